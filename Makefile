@@ -1,0 +1,35 @@
+# Every verb sets up what it needs in .venv, from names and versions in constraints.txt.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: run test lint bench slow clean
+
+run: .venv/.run        ## learn the default policy and show what came out
+	$(BIN)/gradband learn
+
+test: lint             ## lint, types, tests
+	$(BIN)/python -m pytest -q -n 2
+
+lint: .venv/.dev       ## style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+slow: .venv/.dev       ## checks that take longer than a test run may
+	$(BIN)/python -m pytest -q -m slow tests
+
+bench: .venv/.bench    ## speed side by side with peers
+	$(BIN)/gradband bench
+
+.venv/.run: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e .
+	touch $@
+
+.venv/.dev .venv/.bench: .venv/.%: .venv/.run
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[$*]'
+	touch $@
+
+clean:                 ## remove everything that was made here
+	rm -rf .venv runs dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -exec rm -rf {} +

@@ -1,0 +1,70 @@
+"""gradband learns exploration policies for bandits by gradient ascent on the Bayes reward.
+
+Names are imported when they are first used, so that `import gradband` is fast.
+
+    import gradband as gb
+
+    problem = gb.Problem(gb.priors.Beta(arms=10), horizon=1000)
+    learned = gb.learn(gb.policies.SoftElim(), problem, seed=0)
+    table = gb.evaluate([learned, gb.policies.ThompsonSampling()], problem)
+    learned.save("policy.safetensors")
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from gradband._version import __version__
+
+if TYPE_CHECKING:
+    from gradband import exact, policies, priors, problems, rewards
+    from gradband.errors import InputError
+    from gradband.evaluate import evaluate
+    from gradband.gradient import Estimator, estimate
+    from gradband.learn import Learned, annealed, learn, load
+    from gradband.problems import Problem
+
+_HOMES = {
+    "InputError": "errors",
+    "Problem": "problems",
+    "Estimator": "gradient",
+    "estimate": "gradient",
+    "Learned": "learn",
+    "annealed": "learn",
+    "learn": "learn",
+    "load": "learn",
+    "evaluate": "evaluate",
+}
+_MODULES = ("exact", "policies", "priors", "problems", "rewards")
+
+__all__ = [
+    "Estimator",
+    "InputError",
+    "Learned",
+    "Problem",
+    "__version__",
+    "annealed",
+    "estimate",
+    "evaluate",
+    "exact",
+    "learn",
+    "load",
+    "policies",
+    "priors",
+    "problems",
+    "rewards",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES and name not in _MODULES:
+        raise AttributeError(f"module 'gradband' has no attribute {name!r}")
+    importlib.import_module("gradband.blocks").use_cores()
+    home = importlib.import_module(f"gradband.{_HOMES.get(name, name)}")
+    value = getattr(home, name) if name in _HOMES else home
+    # A submodule of the same name (learn, evaluate) would otherwise stand in the function's place.
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

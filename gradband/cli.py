@@ -1,0 +1,464 @@
+"""The command line. Heavy modules are imported by the commands that need them."""
+
+import dataclasses
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gradband._version import __version__
+from gradband.errors import InputError, number, unknown
+
+if TYPE_CHECKING:
+    from gradband.policies import Policy
+    from gradband.problems import Problem
+
+app = typer.Typer(
+    name="gradband",
+    help="Learns exploration policies for bandits by gradient ascent on the Bayes reward.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+ProblemName = Annotated[
+    str,
+    typer.Argument(
+        metavar="[PROBLEM]",
+        show_default=False,
+        help="two-point, uniform-2, bernoulli-10, beta-10, distractors, or a TOML file.",
+    ),
+]
+Arms = Annotated[int | None, typer.Option(help="Number of arms, where the problem leaves it open.")]
+Horizon = Annotated[int | None, typer.Option(help="Number of rounds.")]
+Noise = Annotated[
+    str | None, typer.Option(help="shared (one draw a round for all arms) or independent, as in the paper.")
+]
+PolicyName = Annotated[
+    str,
+    typer.Option(help="Policy, with settings after a colon: softelim, exp3:theta=0.5,gradient=lemma, …"),
+]
+Instances = Annotated[int, typer.Option(help="Fresh instances to measure on.")]
+Seed = Annotated[int, typer.Option(help="Decides everything that is random.")]
+Devices = Annotated[
+    int | None, typer.Option(help="How many devices to use (all; the result does not depend on it).")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    if version:
+        print(__version__)
+        raise typer.Exit()
+
+
+def load_problem(name: str, arms: int | None, horizon: int | None, noise: str | None) -> "Problem":
+    from gradband import problems
+
+    problem = problems.load(name, arms, horizon)
+    return problem if noise is None else problem.replace(noise=noise)
+
+
+def parse_policy(text: str) -> "Policy":
+    """The policy that `name` or `name:setting=value,…` stands for."""
+    from gradband import policies
+
+    name, _, rest = text.partition(":")
+    policy = policies.named(name)
+    settings: dict[str, Any] = {}
+    for entry in filter(None, rest.split(",")):
+        key, _, value = entry.partition("=")
+        if key not in policy.settings():
+            raise unknown(f"setting of {name}", key, policy.settings())
+        try:
+            settings[key] = value if isinstance(policy.settings()[key], str) else float(value)
+        except ValueError:
+            raise InputError(f"{key} of {name} must be a number, not {value!r}") from None
+    return dataclasses.replace(policy, **settings)
+
+
+def describe(problem: "Problem", name: str) -> str:
+    return f"{problem.name or Path(name).stem}: {problem.arms} arms, {problem.horizon} rounds"
+
+
+def shown(params: dict[str, Any]) -> str:
+    """A few parameters in words, or how many there are."""
+    import numpy as np
+
+    sizes = {name: np.size(value) for name, value in params.items()}
+    if sum(sizes.values()) > 3:
+        return f"{sum(sizes.values())} parameters"
+    return ", ".join(f"{name} = {float(value):.4g}" for name, value in params.items())
+
+
+@app.command()
+def learn(
+    problem: ProblemName = "two-point",
+    policy: PolicyName = "softelim",
+    arms: Arms = None,
+    horizon: Horizon = None,
+    noise: Noise = None,
+    iterations: Annotated[int, typer.Option(help="Steps of gradient ascent, L.")] = 100,
+    batch: Annotated[int, typer.Option(help="Instances in each step, m.")] = 1000,
+    baseline: Annotated[str, typer.Option(help="none, optimal, self or leave-one-out.")] = "self",
+    runs: Annotated[int | None, typer.Option(help="Runs on each instance, for leave-one-out.")] = None,
+    returns: Annotated[str, typer.Option(help="realised, or expected rewards in the return.")] = "realised",
+    optimizer: Annotated[
+        str,
+        typer.Option(help="paper (step 1/(c√L), c found by itself) or an Optax optimiser: adam, sgd, …"),
+    ] = "paper",
+    learning_rate: Annotated[float | None, typer.Option(help="Step size of an Optax optimiser.")] = None,
+    decay: Annotated[float, typer.Option(help="Factor on that step size after each iteration.")] = 1.0,
+    scale: Annotated[str, typer.Option(help="log, or linear as in the paper, for positive θ.")] = "log",
+    anneal: Annotated[
+        bool, typer.Option("--anneal", help="Anneal the temperature, as Appendix F.")
+    ] = False,
+    curriculum: Annotated[str, typer.Option(help="Horizons to learn at first, e.g. 20,60.")] = "",
+    instances: Instances = 10_000,
+    seed: Seed = 0,
+    devices: Devices = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for files (runs/PROBLEM-POLICY).")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the folder's checkpoint.")] = False,
+    json: Json = False,
+) -> None:
+    """Learn a policy, compare it with Thompson sampling, and save it.
+
+    Examples:
+
+      gradband learn
+
+      gradband learn bernoulli-10 --seed 3 --out runs/ten-arms
+
+      gradband learn mine.toml --policy exp3:theta=0.5 --baseline leave-one-out --runs 8
+
+      gradband learn uniform-2 --optimizer adam --learning-rate 0.05 --decay 0.99
+    """
+    import gradband as gb
+    from gradband.report import figures, terminal
+
+    began = time.perf_counter()
+    task = load_problem(problem, arms, horizon, noise)
+    start = parse_policy(policy)
+    stages = [parse_whole("curriculum", text) for text in filter(None, curriculum.split(","))]
+    label = task.name or Path(problem).stem
+    folder = out or Path("runs") / f"{label}-{start.name}"
+    settings: dict[str, Any] = {
+        "iterations": iterations,
+        "batch": batch,
+        "estimator": gb.Estimator(baseline, runs, returns),
+        "optimizer": make_optimizer(optimizer, learning_rate, decay),
+        "scale": scale,
+        "temperature": gb.annealed if anneal else None,
+        "curriculum": stages,
+        "seed": seed,
+        "devices": devices,
+        "checkpoint": folder / "checkpoint.safetensors",
+        "resume": resume,
+    }
+    with terminal.progress("learning", iterations * (len(stages) + 1)) as update:
+        learned = gb.learn(
+            start,
+            task,
+            **settings,
+            progress=lambda step: update(
+                step.iteration, f"{shown(step.params)}  |g| {step.norm:.3g}  regret {step.regret:.2f}"
+            ),
+        )
+    entries: dict[str, Any] = {f"{start.name}, learned": learned, f"{start.name}, before": start}
+    entries |= {"ts": gb.policies.ThompsonSampling()} if task.unit else {}
+    with terminal.progress("evaluating", 1) as update:
+        table = gb.evaluate(
+            entries,
+            task,
+            instances=instances,
+            seed=seed,
+            devices=devices,
+            progress=lambda name, done: update(done, name),
+        )
+    ours, before = (table[f"{start.name}, {when}"].regret for when in ("learned", "before"))
+    gain = table.difference(f"{start.name}, before", f"{start.name}, learned")
+    benchmarks = [row for row in table.rows if row.name in ("ts",)]
+    count = len(table.rows[0].regrets)
+    learned.about["evaluation"] = {"instances": count, "regret": vars(ours), "regret_before": vars(before)}
+    names = {"policy": "policy.safetensors", "curve": "training.png", "result": "result.json"}
+    files = {what: str(folder / name) for what, name in names.items()}
+    learned.save(files["policy"])
+    lines = {"learned": ours.mean, **{row.name: row.regret.mean for row in benchmarks}}
+    parameters = list(learned.params) if sum(p.size for p in learned.params.values()) <= 3 else []
+    figures.training_curve(
+        Path(files["curve"]), f"{start.name} on {label}", learned.history, parameters, lines
+    )
+    result = {
+        "problem": task.describe() | {"name": label},
+        "policy": start.name,
+        "params": learned.params,
+        "regret": vars(ours),
+        "regret_before": vars(before),
+        "optimum": None,
+        "benchmarks": [{"name": r.name, "regret": r.regret.mean, "se": r.regret.se} for r in benchmarks],
+        "instances": count,
+        "seed": seed,
+        "stopped": learned.stopped or None,
+        "seconds": time.perf_counter() - began,
+        "files": files,
+    }
+    write_json(Path(files["result"]), result)
+    if json:
+        terminal.print_json(result)
+    else:
+        terminal.print_table(
+            describe(task, problem),
+            ["policy", "Bayes regret", "± se"],
+            [[row.name, f"{row.regret.mean:.3f}", f"{row.regret.se:.3f}"] for row in table.rows],
+            f"Learned {shown(learned.params)} in {result['seconds']:.1f} s; that saves {gain} regret "
+            f"(paired, {count} fresh instances).\nFiles: {', '.join(files.values())}",
+        )
+    if learned.stopped:
+        raise RuntimeError(f"learning stopped early: {learned.stopped}; the last good policy was saved")
+
+
+@app.command()
+def compare(
+    problem: ProblemName = "two-point",
+    policies: Annotated[
+        str, typer.Option(help="Names, with settings after a colon (a + between two), or policy files.")
+    ] = "softelim,ts,ucb1,uniform",
+    arms: Arms = None,
+    horizon: Horizon = None,
+    noise: Noise = None,
+    instances: Instances = 10_000,
+    seed: Seed = 0,
+    devices: Devices = None,
+    json: Json = False,
+) -> None:
+    """Compare the Bayes regret of policies on the same instances.
+
+    Examples:
+
+      gradband compare bernoulli-10 --policies ts,ucb1,softelim:theta=0.1
+
+      gradband compare --policies runs/two-point-softelim/policy.safetensors,ts --instances 100000
+    """
+    import gradband as gb
+    from gradband.report import terminal
+
+    task = load_problem(problem, arms, horizon, noise)
+    entries: dict[str, Any] = {}
+    for text in filter(None, policies.split(",")):
+        is_file = text.endswith(".safetensors") or Path(text).is_file()
+        entries[text] = gb.load(text) if is_file else parse_policy(text.replace("+", ","))
+    with terminal.progress("comparing", 1) as update:
+        table = gb.evaluate(
+            entries,
+            task,
+            instances=instances,
+            seed=seed,
+            devices=devices,
+            progress=lambda name, done: update(done, name),
+        )
+    rows = [
+        {"name": r.name, "regret": r.regret.mean, "se": r.regret.se, "seconds": r.seconds}
+        for r in table.rows
+    ]
+    count = len(table.rows[0].regrets)
+    if json:
+        about = task.describe() | {"name": task.name or Path(problem).stem}
+        terminal.print_json({"problem": about, "instances": count, "optimum": None, "policies": rows})
+        return
+    first = table.rows[0].name
+    terminal.print_table(
+        f"{describe(task, problem)}, {count} instances",
+        ["policy", "Bayes regret", "± se", "above the first", "± se", "seconds"],
+        [
+            [
+                row.name,
+                f"{row.regret.mean:.3f}",
+                f"{row.regret.se:.3f}",
+                *(
+                    (f"{(d := table.difference(row.name, first)).mean:.3f}", f"{d.se:.3f}")
+                    if i
+                    else ("", "")
+                ),
+                f"{row.seconds:.2f}",
+            ]
+            for i, row in enumerate(table.rows)
+        ],
+    )
+
+
+@app.command()
+def gradient(
+    problem: ProblemName = "two-point",
+    policy: PolicyName = "softelim",
+    theta: Annotated[str, typer.Option(help="Values of θ, as low:high:count.")] = "0.2:2:10",
+    baselines: Annotated[str, typer.Option(help="Baselines to compare.")] = "none,optimal,self",
+    returns: Annotated[str, typer.Option(help="realised, or expected rewards in the return.")] = "realised",
+    arms: Arms = None,
+    horizon: Horizon = None,
+    noise: Noise = None,
+    instances: Instances = 10_000,
+    seed: Seed = 0,
+    devices: Devices = None,
+    json: Json = False,
+) -> None:
+    """Show the reward gradient over θ and its spread, for each baseline.
+
+    The spread is the standard deviation of the estimate from a single instance (m = 1).
+
+    Examples:
+
+      gradband gradient --policy exp3 --theta 0.1:1:10
+
+      gradband gradient bernoulli-10 --baselines self,leave-one-out --instances 2000
+    """
+    import gradband as gb
+    from gradband.report import terminal
+
+    task = load_problem(problem, arms, horizon, noise)
+    start = parse_policy(policy)
+    if not isinstance(start, gb.policies.OneParameter):
+        raise InputError(f"{start.name} has no single parameter theta")
+    values, names = parse_range(theta), [name for name in baselines.split(",") if name]
+    rows = []
+    with terminal.progress("estimating", len(values) * len(names)) as update:
+        for value in values:
+            for name in names:
+                found = gb.estimate(
+                    dataclasses.replace(start, theta=value),
+                    task,
+                    instances=instances,
+                    estimator=gb.Estimator(name, returns=returns),
+                    seed=seed,
+                    devices=devices,
+                )
+                row = {"gradient": found.mean[0], "se": found.se[0], "spread": found.spread[0]}
+                rows.append({"theta": value, "baseline": name, **row})
+                update(len(rows), f"θ = {value:.4g}, {name}")
+    if json:
+        about = task.describe() | {"name": task.name or Path(problem).stem}
+        terminal.print_json({"problem": about, "policy": start.name, "instances": instances, "rows": rows})
+        return
+    terminal.print_table(
+        f"{start.name} on {describe(task, problem)}, {instances} instances",
+        ["baseline", "θ", "gradient", "± se", "spread (m = 1)"],
+        [
+            [str(r["baseline"]), *(f"{r[k]:.4g}" for k in ("theta", "gradient", "se", "spread"))]
+            for r in rows
+        ],
+    )
+
+
+@app.command()
+def bench(
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer repeats, and no PyTorch.")] = False,
+    json: Json = False,
+) -> None:
+    """Measure speed side by side with peers, as ratios in one run.
+
+    PyTorch is measured in an environment of its own, made in the cache folder when first needed.
+    """
+    here = Path(__file__).parent
+    script = next(
+        (
+            f
+            for f in (here / "benchmarks" / "speed.py", here.parent / "benchmarks" / "speed.py")
+            if f.exists()
+        ),
+        None,
+    )
+    if script is None:
+        raise InputError("the benchmarks are not installed")
+    flags = [flag for flag, given in (("--quick", quick), ("--json", json)) if given]
+    status = subprocess.run([sys.executable, str(script), *flags], check=False).returncode
+    if status:
+        raise typer.Exit(status)
+
+
+def parse_whole(what: str, text: str) -> int:
+    if not text.strip().isdecimal():
+        raise InputError(f"{what} must hold whole numbers, not {text!r}")
+    return int(text)
+
+
+def parse_range(text: str) -> list[float]:
+    """Numbers from `low:high:count`, or the one number that is given."""
+    import numpy as np
+
+    parts = text.split(":")
+    try:
+        low, high = float(parts[0]), float(parts[min(1, len(parts) - 1)])
+        count = int(parts[2]) if len(parts) == 3 else 1
+    except ValueError:
+        raise InputError(f"theta must be low:high:count, not {text!r}") from None
+    if len(parts) not in (1, 3) or count < 1 or not (np.isfinite(low) and low <= high):
+        raise InputError(f"theta must be low:high:count with low ≤ high and count ≥ 1, not {text!r}")
+    return [float(value) for value in np.linspace(low, high, count)]
+
+
+def make_optimizer(name: str, learning_rate: float | None, decay: float) -> Any:
+    """An Optax optimiser by name, or None for the paper's step size."""
+    import optax
+
+    known = ["adabelief", "adagrad", "adam", "adamw", "lamb", "lion", "nadam", "rmsprop", "sgd", "yogi"]
+    if name == "paper":
+        if learning_rate is not None or decay != 1:
+            raise InputError("the paper's step size is found by itself: choose an --optimizer to set it")
+        return None
+    if name not in known:
+        raise unknown("optimizer", name, ["paper", *known])
+    rate = number("learning rate", 1e-3 if learning_rate is None else learning_rate, 0, 1e6)
+    schedule = optax.exponential_decay(rate, 1, number("decay", decay, 1e-6, 1)) if decay != 1 else rate
+    return getattr(optax, name)(schedule)
+
+
+def write_json(path: Path, result: dict[str, Any]) -> None:
+    import json
+
+    from gradband.files import finite, write_text
+
+    write_text(path, json.dumps(finite(result), indent=2, allow_nan=False) + "\n")
+
+
+def use_cache() -> None:
+    """Keeps compiled code in the user's cache folder, so that the second run starts at once.
+
+    Set by environment variables, before JAX is imported; a choice of the user's own stays.
+    """
+    base = os.environ.get("XDG_CACHE_HOME") or (os.environ.get("LOCALAPPDATA") if os.name == "nt" else None)
+    folder = Path(base or Path.home() / ".cache") / "gradband" / "compiled"
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(folder))
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
+
+
+def main() -> None:
+    """Runs the command line: exit code 2 for bad input, 1 for a failure, one sentence each."""
+    use_cache()
+    try:
+        status = app(standalone_mode=False)
+        sys.exit(status if isinstance(status, int) else 0)
+    except (InputError, typer.TyperException) as error:
+        message = error.format_message() if isinstance(error, typer.TyperException) else str(error)
+        fail(message, 2)
+    except (KeyboardInterrupt, typer.Abort):
+        fail("interrupted", 130)
+    except BrokenPipeError:
+        os._exit(1)  # whoever read the output has gone
+    except Exception as error:
+        if os.environ.get("GRADBAND_TRACEBACK"):
+            raise
+        first = (str(error).splitlines() or [""])[0]
+        fail(first if isinstance(error, RuntimeError) else f"{type(error).__name__}: {first}", 1)
+
+
+def fail(message: str, status: int) -> None:
+    if message:
+        print(f"gradband: {message}", file=sys.stderr)
+    sys.exit(status)

@@ -1,0 +1,98 @@
+"""Bayes reward and its gradient by going through every possible history."""
+
+import dataclasses
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.scipy.special import betaln
+
+from gradband import priors, rewards, rollout
+from gradband.errors import InputError
+from gradband.policies import Params, Policy
+from gradband.problems import Problem
+from gradband.pytrees import pick
+
+LIMIT = 2_000_000  # pulls in all histories together
+
+
+@dataclasses.dataclass(frozen=True)
+class Exact:
+    """Bayes reward r(n; θ), and its gradient by parameter."""
+
+    reward: float
+    gradient: dict[str, np.ndarray]
+
+
+def by_enumeration(policy: Policy, problem: Problem, params: Params | None = None) -> Exact:
+    """The sum over all histories of their probability times their reward, in double precision.
+
+    For Bernoulli rewards, a finite or beta prior, and (2K)^n histories that fit into memory. The
+    gradient is that of Σ_h P_θ(h) R(h): the mean of what the score-function estimator gives,
+    whatever the policy holds fixed when it is differentiated.
+
+    >>> from gradband import policies, problems
+    >>> two_point = problems.named("two-point", horizon=2)
+    >>> round(by_enumeration(policies.SoftElim(), two_point).reward, 6)
+    1.0
+    """
+    bound = rollout.check(policy, problem)
+    if not bound.differentiable:
+        raise InputError(f"{bound.name} has no density p(i | H) to enumerate")
+    prior, arms, horizon = problem.prior, problem.arms, problem.horizon
+    if not isinstance(prior.rewards, rewards.Bernoulli):
+        raise InputError("enumeration needs Bernoulli rewards")
+    if not isinstance(prior, priors.Finite | priors.Beta):
+        raise InputError("enumeration needs a finite or beta prior")
+    outcomes = 2 * arms
+    if horizon * outcomes**horizon > LIMIT:
+        longest = max((n for n in range(1, 64) if n * outcomes**n <= LIMIT), default=0)
+        raise InputError(
+            f"{outcomes}^{horizon} histories are too many: with {arms} arms a horizon of {longest} would do"
+        )
+    with jax.enable_x64(True):
+        start = bound.init(jax.random.key(0)) if params is None else params
+        start = {name: jnp.asarray(np.asarray(value), float) for name, value in start.items()}
+        digits = np.array(list(itertools.product(range(outcomes), repeat=horizon)))
+        pulled, gained = digits % arms, (digits // arms).astype(np.float64)
+        weight = jnp.asarray(_reward_probability(prior, pulled, gained) * gained.sum(1))
+
+        def value(params: Params) -> Array:
+            logs = jax.vmap(lambda a, y: _log_probability(bound, params, a, y))(pulled, gained)
+            return (jnp.exp(logs) * weight[:, None]).sum()
+
+        gradient = jax.jacfwd(value)(start)
+        return Exact(float(value(start)), {k: np.asarray(v) for k, v in gradient.items()})
+
+
+def _log_probability(policy: Policy, params: Params, arms: Array, gained: Array) -> Array:
+    """Log-probabilities [latents] of pulling these arms [n], given their rewards [n]."""
+
+    def of(latent: Array, log_prob: Array) -> Array:
+        def step(carry: tuple, seen: tuple[Array, Array]) -> tuple[tuple, None]:
+            state, total = carry
+            total = total + pick(policy.log_probs(params, state), seen[0])
+            return (policy.update(params, state, *seen), total), None
+
+        start = (policy.begin(params, latent), log_prob)
+        return jax.lax.scan(step, start, (arms, gained))[0][1]
+
+    logs = policy.latent_log_probs(params)
+    return jax.vmap(of)(jnp.arange(policy.latents), logs)
+
+
+def _reward_probability(prior: priors.Prior, arms: np.ndarray, gained: np.ndarray) -> np.ndarray:
+    """Probabilities [H] of these rewards [H, n] of these arms [H, n] under the prior."""
+    chosen = arms[..., None] == np.arange(prior.arms)
+    ones = (chosen * gained[..., None]).sum(1)
+    zeros = (chosen * (1 - gained[..., None])).sum(1)
+    if isinstance(prior, priors.Beta):
+        ratio = betaln(prior.a + ones, prior.b + zeros) - betaln(prior.a, prior.b)
+        return np.exp(np.asarray(ratio).sum(1))
+    assert isinstance(prior, priors.Finite)
+    # Through float32's shortest form: .6 is meant, not the float32 next to it.
+    means = np.array([[float(str(mean)) for mean in row] for row in prior.instances])
+    weights = np.array([float(str(weight)) for weight in prior.weights])
+    return weights @ np.array([(row**ones * (1 - row) ** zeros).prod(1) for row in means])

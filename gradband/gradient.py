@@ -1,0 +1,240 @@
+"""The reward gradient and its standard error (Theorem 2, eq. 3).
+
+With a_s a round's reward less its baseline and z_s = Σ_{t ≤ s} log p_t, the estimator
+Σ_t ∇log p_t Σ_{s ≥ t} a_s is the gradient of the scalar Σ_s a_s z_s with a held fixed. One surrogate
+thus serves every policy, and it is a running sum. Few parameters are differentiated in forward
+mode, which stores nothing and gives each instance its own gradient; many in reverse mode.
+"""
+
+import dataclasses
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.flatten_util import ravel_pytree
+
+from gradband import blocks, random, rollout
+from gradband.baselines import BASELINES, runs_for
+from gradband.errors import InputError, unknown, whole
+from gradband.policies import Params, Policy
+from gradband.problems import Problem
+
+FEW = 8  # parameters up to which forward mode is used
+RETURNS = ("realised", "expected")
+
+
+@dataclasses.dataclass(frozen=True)
+class Estimate:
+    """A gradient estimate from m instances. Its arrays are flat, in the order of `params`' leaves."""
+
+    mean: np.ndarray
+    """the gradient ĝ [P]"""
+    se: np.ndarray
+    """its standard error [P]"""
+    spread: np.ndarray
+    """the standard deviation of a single instance's estimate, ĝ with m = 1 [P]"""
+    per_instance: np.ndarray | None
+    """gradients [P, m] of the instances, in forward mode"""
+    regret: np.ndarray
+    """regrets [m] of the instances, averaged over runs"""
+
+    @property
+    def norm(self) -> float:
+        return float(np.linalg.norm(self.mean))
+
+
+@dataclasses.dataclass(frozen=True)
+class Estimator:
+    """How to estimate: baseline, number of runs on an instance, and what a return is made of.
+
+    >>> Estimator("self").runs
+    2
+    """
+
+    baseline: str = "self"
+    runs: int | None = None
+    returns: str = "realised"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "runs", runs_for(self.baseline, self.runs))
+        if self.returns not in RETURNS:
+            raise unknown("returns", self.returns, RETURNS)
+
+    def check(self, policy: Policy, problem: Problem) -> None:
+        """Refuses policies and problems that this estimate does not exist for."""
+        if not policy.differentiable:
+            raise InputError(
+                f"{policy.name} has no density p(i | H) to differentiate: it can be compared, not learned"
+            )
+        if not jax.tree.leaves(jax.eval_shape(policy.init, jax.random.key(0))):
+            raise InputError(f"{policy.name} has no parameters to learn")
+        if problem.prior.knows_means:
+            return
+        if self.baseline == "optimal":
+            raise InputError(
+                "the baseline optimal needs to know the best arm, and the means of this problem "
+                "are unknown: use self"
+            )
+        if self.returns == "expected":
+            raise InputError("expected returns need means, which this problem does not know")
+
+
+def estimate(
+    policy: Policy,
+    problem: Problem,
+    params: Params | None = None,
+    *,
+    instances: int = 1000,
+    estimator: Estimator | None = None,
+    seed: int = 0,
+    devices: int | None = None,
+) -> Estimate:
+    """Estimates ∇r(n; θ) on fresh instances.
+
+    >>> from gradband import policies, problems
+    >>> g = estimate(policies.SoftElim(), problems.named("two-point", horizon=20), instances=256)
+    >>> g.mean.shape, g.per_instance.shape
+    ((1,), (1, 256))
+    """
+    bound = rollout.check(policy, problem)
+    how = estimator or Estimator()
+    how.check(bound, problem)
+    whole("instances", instances)
+    key = random.root(seed)
+    if params is None:
+        params = bound.init(random.stream(key, "init"))
+    return compute(bound, problem, params, key, instances, how, blocks.devices(devices))
+
+
+def compute(
+    policy: Policy,
+    problem: Problem,
+    params: Params,
+    key: Array,
+    instances: int,
+    how: Estimator,
+    on: tuple[Any, ...],
+    temperature: float | None = None,
+) -> Estimate:
+    """`estimate` for a bound policy and checked input, with a key and devices of the caller's."""
+    size = blocks.block_size(problem.arms)
+    numbers = blocks.block_numbers(instances, size, on)
+    tau = None if temperature is None else np.float32(temperature)
+    few = sum(leaf.size for leaf in jax.tree.leaves(params)) <= FEW
+    differentiate = _forward if few else _reverse
+    gradients, regret = differentiate(policy, how, size, on, problem, params, key, numbers, instances, tau)
+    regret = blocks.gather(regret, instances).astype(np.float64)
+    if few:
+        each = blocks.gather(gradients, instances).astype(np.float64)
+        mean, spread = each.mean(1), each.std(1, ddof=1) if instances > 1 else 0 * each[:, 0]
+        return Estimate(mean, spread / np.sqrt(instances), spread, each, regret)
+    # A block's gradient is a sum over its instances: blocks are the sample.
+    sums = np.asarray(gradients, np.float64)
+    filled = np.clip(instances - numbers * size, 0, size)
+    mean = sums.sum(0) / instances
+    residual = (sums - filled[:, None] * mean)[filled > 0]
+    count = len(residual)
+    variance = (residual**2).sum(0) / instances * count / (count - 1) if count > 1 else 0 * mean
+    return Estimate(mean, np.sqrt(variance / instances), np.sqrt(variance), None, regret)
+
+
+def _surrogate(
+    policy: Policy,
+    how: Estimator,
+    size: int,
+    problem: Problem,
+    params: Params,
+    key: Array,
+    block: Array,
+    temperature: Array | None,
+) -> tuple[Array, Array]:
+    """Σ_s a_s z_s [B] of a block's instances, averaged over runs, and their regrets [B]."""
+    expected = how.returns == "expected"
+    baseline = BASELINES[how.baseline]
+
+    def observe(seen: tuple[Array, Array, rollout.Regret], round: rollout.Round) -> Any:
+        score, total, regret = seen
+        score = score + round.log_prob
+        reward = round.expected if expected else round.reward
+        assert reward is not None
+        best = None if round.best is None else round.best[expected]
+        centred = reward - baseline(reward, best)
+        return score, total + centred * score, regret.add(round)
+
+    def start(score: Array) -> tuple[Array, Array, rollout.Regret]:
+        zeros = jnp.zeros_like(score)
+        return score, zeros, rollout.Regret.zero(problem, zeros)
+
+    _, total, regret = rollout.play(
+        policy, problem, params, key, block, size, how.runs or 1, observe, start, temperature
+    )
+    return total.mean(0), regret.total.mean(0)
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def _forward(
+    policy: Policy,
+    how: Estimator,
+    size: int,
+    on: tuple[Any, ...],
+    problem: Problem,
+    params: Params,
+    key: Array,
+    numbers: Array,
+    instances: Array,
+    temperature: Array | None,
+) -> tuple[Array, Array]:
+    """Gradients [N, P, B] and regrets [N, B] of every instance."""
+
+    def of_block(operands: Any, block: Array) -> tuple[Array, Array]:
+        problem, params, key, temperature = operands
+        flat, unravel = ravel_pytree(params)
+
+        def surrogate(flat: Array) -> tuple[Array, Array]:
+            return _surrogate(policy, how, size, problem, unravel(flat), key, block, temperature)
+
+        def along(direction: Array) -> tuple[Array, Array]:
+            (_, regret), (derivative, _) = jax.jvp(surrogate, (flat,), (direction,))
+            return derivative, regret
+
+        if flat.size == 1:
+            derivative, regret = along(jnp.ones(1, flat.dtype))
+            return derivative[None], regret
+        derivatives, regrets = jax.vmap(along)(jnp.eye(flat.size, dtype=flat.dtype))
+        return derivatives, regrets[0]
+
+    return blocks.map_blocks(of_block, (problem, params, key, temperature), numbers, on)
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def _reverse(
+    policy: Policy,
+    how: Estimator,
+    size: int,
+    on: tuple[Any, ...],
+    problem: Problem,
+    params: Params,
+    key: Array,
+    numbers: Array,
+    instances: Array,
+    temperature: Array | None,
+) -> tuple[Array, Array]:
+    """Sums of gradients [N, P] over each block's instances, and regrets [N, B]."""
+
+    def of_block(operands: Any, block: Array) -> tuple[Array, Array]:
+        problem, params, key, temperature, instances = operands
+        flat, unravel = ravel_pytree(params)
+        counted = block * size + jnp.arange(size) < instances
+
+        def surrogate(flat: Array) -> tuple[Array, Array]:
+            value, regret = _surrogate(policy, how, size, problem, unravel(flat), key, block, temperature)
+            return jnp.where(counted, value, 0).sum(), regret
+
+        gradient, regret = jax.grad(surrogate, has_aux=True)(flat)
+        return gradient, regret
+
+    operands = (problem, params, key, temperature, instances)
+    return blocks.map_blocks(of_block, operands, numbers, on)

@@ -1,0 +1,351 @@
+"""GradBand: gradient ascent on the Bayes reward of a policy (Algorithm 1)."""
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.flatten_util import ravel_pytree
+
+from gradband import blocks, files, gradient, policies, random, rollout
+from gradband._version import __version__
+from gradband.errors import InputError, number, unknown, whole
+from gradband.gradient import Estimate, Estimator
+from gradband.policies import Params, Policy
+from gradband.problems import Problem
+
+CONFIDENCE = 3.0  # standard errors added to the gradient's norm at θ₀ when c is found
+SCALES = ("log", "linear")
+HISTORY = ("horizon", "norm", "regret", "regret_se")
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """What an iteration shows of itself: the gradient's norm and the regret at its parameters."""
+
+    iteration: int
+    iterations: int
+    horizon: int
+    params: Params
+    norm: float
+    regret: float
+    regret_se: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Learned:
+    """A learned policy, how it was learned, and why it stopped early if it did."""
+
+    policy: Policy
+    params: Params
+    history: dict[str, np.ndarray]
+    """by iteration [L]: `horizon`, gradient `norm`, `regret` and `regret_se`; `params` is [L, P]"""
+    about: dict[str, Any]
+    """problem, settings, seed, versions; `evaluation` if there was one"""
+    stopped: str = ""
+
+    def save(self, path: str | Path) -> None:
+        """Writes the policy and its history to one safetensors file."""
+        leaves = {f"params.{name}": np.asarray(leaf) for name, leaf in self.params.items()}
+        curves = {f"history.{name}": curve for name, curve in self.history.items()}
+        about = {
+            "policy": self.policy.name,
+            "settings": self.policy.settings(),
+            "arms": self.policy.arms,
+            "horizon": self.policy.horizon,
+            "stopped": self.stopped,
+            **self.about,
+        }
+        files.save(path, "policy", leaves | curves, about)
+
+
+def load(path: str | Path, policy: Policy | None = None) -> Learned:
+    """Reads a policy file; one of your own class needs an instance of it as `policy`."""
+    arrays, about = files.load(path, "policy")
+    try:
+        name, arms, horizon = about.pop("policy"), about.pop("arms"), about.pop("horizon")
+        settings, stopped = about.pop("settings"), about.pop("stopped")
+        if policy is None:
+            if name not in policies.POLICIES:
+                raise unknown("policy", name, policies.POLICIES)
+            policy = policies.POLICIES[name](**settings)
+        bound = policy.bind(arms, whole("horizon", horizon))
+        shapes = jax.eval_shape(bound.init, jax.random.key(0))
+        params = {name: _parameter(bound, name, arrays, shapes[name].shape) for name in shapes}
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"{path} is not a complete policy file: {error}") from None
+    history = {
+        key.removeprefix("history."): array for key, array in arrays.items() if key.startswith("history.")
+    }
+    return Learned(bound, params, history, about, str(stopped))
+
+
+def _parameter(policy: Policy, name: str, arrays: Any, shape: tuple[int, ...]) -> jax.Array:
+    """A parameter out of a file, of the right shape and within its bounds."""
+    array = arrays[f"params.{name}"]
+    lower, upper = (bound[name] for bound in policy.bounds())
+    if array.shape != shape or array.dtype.kind != "f" or not np.isfinite(array).all():
+        raise InputError(f"the parameter {name} must hold finite numbers of the shape {shape}")
+    if (array < np.float32(lower)).any() or (array > np.float32(upper)).any():
+        raise InputError(f"the parameter {name} must lie in [{lower:g}, {upper:g}]")
+    return jnp.asarray(array, float)
+
+
+def annealed(iteration: int, iterations: int) -> float:
+    """The paper's temperature 1 / (1 − exp(−5 i / L)), from flat to none (Appendix F)."""
+    return 1 / (1 - math.exp(-5 * iteration / iterations))
+
+
+def learn(
+    policy: Policy,
+    problem: Problem,
+    *,
+    iterations: int = 100,
+    batch: int = 1000,
+    estimator: Estimator | None = None,
+    optimizer: optax.GradientTransformation | None = None,
+    scale: str = "log",
+    temperature: Callable[[int, int], float] | None = None,
+    curriculum: Sequence[int] = (),
+    params: Params | None = None,
+    seed: int = 0,
+    devices: int | None = None,
+    progress: Callable[[Step], None] | None = None,
+    checkpoint: str | Path | None = None,
+    checkpoint_every: int = 10,
+    resume: bool = False,
+) -> Learned:
+    """Learns θ by L = `iterations` steps on m = `batch` fresh instances each.
+
+    Without an `optimizer` the step size is the paper's α = 1/(c √L), where c bounds the norm of ĝ
+    at θ₀ with high probability; policies with many parameters get Adam at .001. Any Optax optimiser
+    with any schedule can take its place (it is given −ĝ, since Optax descends).
+
+    A positive parameter such as SoftElim's θ moves on a logarithmic scale, whose unit is a factor
+    of ten: near 0 its gradient is hundreds of times that at θ₀, and a step of Algorithm 1 as
+    printed, `scale="linear"`, then leaps across the optimum.
+
+    `temperature(i, L)` flattens the arms' probabilities while learning, as `annealed` does. With a
+    `curriculum` the policy is learned at each of these horizons in turn, for L iterations each,
+    before the problem's own. With a `checkpoint` file, `resume` goes on from it, to the same bits.
+
+    >>> from gradband import policies, problems
+    >>> problem = problems.named("two-point", horizon=20)
+    >>> learned = learn(policies.SoftElim(), problem, iterations=5, batch=256)
+    >>> learned.history["regret"].shape
+    (5,)
+    """
+    whole("iterations", iterations)
+    whole("batch", batch)
+    whole("checkpoint_every", checkpoint_every)
+    if scale not in SCALES:
+        raise unknown("scale", scale, SCALES)
+    stages = [problem.replace(horizon=n) for n in curriculum] + [problem]
+    how = estimator or Estimator()
+    bound = [rollout.check(policy, stage) for stage in stages]
+    how.check(bound[-1], problem)
+    on = blocks.devices(devices)
+    key = random.root(seed)
+    start = _starting_params(bound[0], params, random.stream(key, "init"))
+    about: dict[str, Any] = {
+        "problem": problem.describe(),
+        "training": {
+            "iterations": iterations,
+            "batch": batch,
+            "baseline": how.baseline,
+            "runs": how.runs,
+            "returns": how.returns,
+            "curriculum": list(curriculum),
+            "temperature": "none" if temperature is None else getattr(temperature, "__name__", "?"),
+            "optimizer": "paper" if optimizer is None else "given",
+            "scale": scale,
+        },
+        "seed": seed,
+        "versions": {"gradband": __version__, "jax": jax.__version__},
+    }
+    # What a checkpoint must agree on before it is continued.
+    settings = about | {
+        "policy": policy.name,
+        "policy_settings": policy.settings(),
+        "start": ravel_pytree(start)[0],
+    }
+    run = _Run(start, checkpoint=Path(checkpoint) if checkpoint else None, settings=settings)
+    if resume:
+        run.restore()
+    began = time.perf_counter()
+    for number_, (stage, staged) in enumerate(zip(stages, bound, strict=True)):
+        if number_ < run.stage or run.stopped:
+            continue
+        training = jax.random.fold_in(random.stream(key, "training"), number_)
+        first = gradient.compute(
+            staged, stage, run.stage_start, random.stream(training, "calibration"), batch, how, on
+        )
+        update, state = _stepper(staged, optimizer, first, run.stage_start, iterations, scale)
+        run.begin(number_, state)
+        while run.iteration < iterations and not run.stopped:
+            i = run.iteration + 1
+            tau = None if temperature is None else number("temperature", temperature(i, iterations))
+            est = gradient.compute(
+                staged, stage, run.params, jax.random.fold_in(training, i), batch, how, on, tau
+            )
+            run.take(est, update, stage.horizon)
+            if progress:
+                where = iterations * number_ + i
+                seen = (run.history[name][-1] for name in ("norm", "regret", "regret_se"))
+                total = iterations * len(stages)
+                progress(Step(where, total, stage.horizon, run.params, *map(float, seen)))
+            if i % checkpoint_every == 0 or i == iterations:
+                run.save()
+    about["training"]["seconds"] = round(time.perf_counter() - began, 3)
+    history = {name: np.asarray(run.history[name], np.float32) for name in HISTORY}
+    history["params"] = np.asarray(run.history["params"], np.float32)
+    return Learned(bound[-1], run.params, history, about, run.stopped)
+
+
+def _starting_params(policy: Policy, params: Params | None, key: jax.Array) -> Params:
+    """θ₀: given, or the policy's own; within the bounds."""
+    usual = policy.init(key)
+    if params is None:
+        return usual
+    if set(params) != set(usual):
+        raise InputError(f"{policy.name} has the parameters {', '.join(usual)}, not {list(params)}")
+    arrays = {f"params.{name}": np.asarray(value, np.float32) for name, value in params.items()}
+    return {name: _parameter(policy, name, arrays, usual[name].shape) for name in usual}
+
+
+def _stepper(
+    policy: Policy,
+    optimizer: optax.GradientTransformation | None,
+    first: Estimate,
+    params: Params,
+    iterations: int,
+    scale: str,
+) -> tuple[Callable[..., tuple[Params, Any]], Any]:
+    """The step from one θ to the next, and the optimiser's first state."""
+    logs = policy.log_scale if scale == "log" else frozenset()
+    lower, upper = policy.bounds()
+    unravel = ravel_pytree(params)[1]
+
+    def to_scale(params: Params) -> Params:
+        return {n: jnp.log10(params[n]) if n in logs else params[n] for n in params}
+
+    def from_scale(scaled: Params) -> Params:
+        return {n: 10 ** scaled[n] if n in logs else scaled[n] for n in scaled}
+
+    def on_scale(params: Params, flat: jax.Array) -> Params:
+        """A gradient with respect to the parameters as one with respect to where they are moved."""
+        return jax.vjp(from_scale, to_scale(params))[1](unravel(flat))[0]
+
+    def norm(flat: np.ndarray) -> float:
+        return float(optax.global_norm(on_scale(params, jnp.asarray(flat, jnp.float32))))
+
+    if optimizer is None and first.mean.size > gradient.FEW:
+        optimizer = optax.adam(1e-3)
+    if optimizer is None:
+        c = norm(first.mean) + CONFIDENCE * norm(first.se)
+        usable = math.isfinite(c) and c > 0
+        optimizer = optax.sgd(1 / (c * math.sqrt(iterations)) if usable else 0.0)
+
+    @jax.jit
+    def update(params: Params, state: Any, ascent: jax.Array) -> tuple[Params, Any]:
+        scaled = to_scale(params)
+        descent = jax.tree.map(jnp.negative, on_scale(params, ascent))
+        changes: Any
+        changes, state = optimizer.update(descent, state, scaled)
+        moved = from_scale(jax.tree.map(jnp.add, scaled, changes))
+        return {name: jnp.clip(moved[name], lower[name], upper[name]) for name in params}, state
+
+    return update, optimizer.init(to_scale(params))
+
+
+class _Run:
+    """What changes from iteration to iteration, and can be stored and restored."""
+
+    def __init__(self, params: Params, checkpoint: Path | None, settings: dict[str, Any]) -> None:
+        self.params = self.stage_start = params
+        self.stage = self.iteration = 0
+        self.state: Any = None
+        self.stopped = ""
+        self.history: dict[str, list[Any]] = {name: [] for name in (*HISTORY, "params")}
+        self.checkpoint = checkpoint
+        self.settings = files.finite(settings)
+        self.restored: list[np.ndarray] | None = None
+
+    def begin(self, stage: int, state: Any) -> None:
+        """Starts a stage, or goes on in the one that was restored."""
+        self.state = state
+        if self.restored is not None:
+            if len(jax.tree.leaves(state)) != len(self.restored):
+                raise InputError("the checkpoint was written with another optimiser")
+            self.state = jax.tree.unflatten(jax.tree.structure(state), self.restored)
+            self.restored = None
+        else:
+            self.stage, self.iteration = stage, 0
+            self.stage_start = self.params
+
+    def take(self, est: Estimate, update: Callable[..., Any], horizon: int) -> None:
+        """One step of gradient ascent, unless the gradient is not a number."""
+        self.iteration += 1
+        flat = np.asarray(ravel_pytree(self.params)[0])
+        count = est.regret.size
+        spread = est.regret.std(ddof=1) if count > 1 else math.nan
+        seen = (horizon, est.norm, est.regret.mean(), spread / math.sqrt(count), flat)
+        for name, value in zip(self.history, seen, strict=True):
+            self.history[name].append(value)
+        if not math.isfinite(est.norm):
+            self.stopped = f"the gradient was not finite in iteration {self.iteration}"
+            return
+        params, state = update(self.params, self.state, est.mean.astype(np.float32))
+        if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(params)):
+            self.stopped = f"the parameters were not finite after iteration {self.iteration}"
+            return
+        self.params, self.state = params, state
+
+    def save(self) -> None:
+        """Writes the checkpoint."""
+        if self.checkpoint is None:
+            return
+        arrays = {
+            "params": np.asarray(ravel_pytree(self.params)[0]),
+            "stage_start": np.asarray(ravel_pytree(self.stage_start)[0]),
+        }
+        for i, leaf in enumerate(jax.tree.leaves(self.state)):
+            arrays[f"optimizer.{i}"] = np.asarray(leaf)
+        for name, values in self.history.items():
+            arrays[f"history.{name}"] = np.asarray(values, np.float64)
+        place = {"stage": self.stage, "iteration": self.iteration, "stopped": self.stopped}
+        files.save(self.checkpoint, "checkpoint", arrays, {"settings": self.settings, **place})
+
+    def restore(self) -> None:
+        """Goes back to the checkpoint, if there is one."""
+        if self.checkpoint is None:
+            raise InputError("resuming needs a checkpoint file")
+        if not self.checkpoint.exists():
+            return
+        arrays, about = files.load(self.checkpoint, "checkpoint")
+        for name, mine in self.settings.items():
+            theirs = about.get("settings", {}).get(name)
+            if name != "versions" and theirs != mine:
+                raise InputError(
+                    f"{self.checkpoint} was written with other settings: {name} was {theirs}, "
+                    f"now it is {mine}"
+                )
+        try:
+            unravel = ravel_pytree(self.params)[1]
+            self.params = unravel(jnp.asarray(arrays["params"]))
+            self.stage_start = unravel(jnp.asarray(arrays["stage_start"]))
+            self.stage, self.iteration = whole("stage", about["stage"], 0), about["iteration"]
+            self.stopped = str(about["stopped"])
+            count = sum(name.startswith("optimizer.") for name in arrays)
+            self.restored = [arrays[f"optimizer.{i}"] for i in range(count)]
+            self.history = {name: list(arrays[f"history.{name}"]) for name in self.history}
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"{self.checkpoint} is not a complete checkpoint: {error}") from None

@@ -1,0 +1,57 @@
+"""Bandit policies, one file each. A policy that is listed here is known by name and fully tested."""
+
+from gradband.errors import unknown
+from gradband.policies.base import Counting, Counts, OneParameter, Params, Policy, State
+from gradband.policies.boltzmann import Boltzmann
+from gradband.policies.epsilon_greedy import EpsilonGreedy
+from gradband.policies.exp3 import Exp3
+from gradband.policies.explore_then_commit import ExploreThenCommit
+from gradband.policies.softelim import SoftElim
+from gradband.policies.thompson import ThompsonSampling
+from gradband.policies.ucb1 import UCB1
+from gradband.policies.uniform import Uniform
+
+POLICIES: dict[str, type[Policy]] = {
+    policy.name: policy
+    for policy in (
+        SoftElim,
+        Exp3,
+        EpsilonGreedy,
+        Boltzmann,
+        ExploreThenCommit,
+        Uniform,
+        UCB1,
+        ThompsonSampling,
+    )
+}
+
+
+def named(name: str) -> Policy:
+    """The policy of this name, with its usual settings.
+
+    >>> named("softelim").theta
+    1.0
+    """
+    if name not in POLICIES:
+        raise unknown("policy", name, POLICIES)
+    return POLICIES[name]()
+
+
+__all__ = [
+    "POLICIES",
+    "UCB1",
+    "Boltzmann",
+    "Counting",
+    "Counts",
+    "EpsilonGreedy",
+    "Exp3",
+    "ExploreThenCommit",
+    "OneParameter",
+    "Params",
+    "Policy",
+    "SoftElim",
+    "State",
+    "ThompsonSampling",
+    "Uniform",
+    "named",
+]

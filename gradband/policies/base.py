@@ -1,0 +1,159 @@
+"""The shape that all policies share.
+
+A policy is a frozen dataclass of settings, and pure functions for one instance at a time. What is
+learned (`params`) and what is remembered (`state`) are passed in and out.
+"""
+
+import dataclasses
+import math
+from typing import Any, ClassVar, NamedTuple, Self
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from gradband.errors import InputError, whole
+from gradband.pytrees import one_hot
+
+Params = dict[str, Array]
+State = Any
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Policy:
+    """A bandit policy p_θ(i | H). Subclasses give `begin`, `update`, and `log_probs` or `act`.
+
+    `bind` fixes the number of arms K and the horizon n before anything else is called.
+    """
+
+    name: ClassVar[str]
+    differentiable: ClassVar[bool] = True
+    binary: ClassVar[bool] = False
+    """Sees rewards in [0, 1] rounded to 0 or 1 at random, with the same mean."""
+    latents: ClassVar[int] = 1
+    """Values of a latent variable that is drawn before the first round."""
+    log_scale: ClassVar[frozenset[str]] = frozenset()
+    """Positive parameters that are learned by their logarithms."""
+
+    arms: int = 0
+    horizon: int = 0
+
+    def bind(self, arms: int, horizon: int) -> Self:
+        """This policy for K arms and n rounds."""
+        bound = dataclasses.replace(self, arms=whole("arms", arms), horizon=horizon)
+        bound.check()
+        return bound
+
+    def check(self) -> None:
+        """Refuses settings that can't be played."""
+
+    def init(self, key: Array) -> Params:
+        """Parameters to start from. Policies with random initial weights use the key."""
+        return {}
+
+    def bounds(self) -> tuple[dict[str, float], dict[str, float]]:
+        """Least and greatest values of each parameter; none by default."""
+        shape = jax.eval_shape(self.init, jax.random.key(0))
+        return dict.fromkeys(shape, -math.inf), dict.fromkeys(shape, math.inf)
+
+    def latent_log_probs(self, params: Params) -> Array:
+        """Log-probabilities [latents] of the latent variable."""
+        return jnp.zeros(1)
+
+    def begin(self, params: Params, latent: Array) -> State:
+        """The state before the first round."""
+        raise NotImplementedError
+
+    def log_probs(self, params: Params, state: State) -> Array:
+        """log p_θ(i | H) of all arms [K]; −inf where an arm can't be pulled."""
+        raise NotImplementedError
+
+    def act(self, key: Array, params: Params, state: State) -> Array:
+        """The arm that a policy without a density pulls."""
+        raise NotImplementedError
+
+    def update(self, params: Params, state: State, arm: Array, reward: Array) -> State:
+        """The state after pulling an arm."""
+        raise NotImplementedError
+
+    def settings(self) -> dict[str, Any]:
+        """Hyper-parameters, as a policy file keeps them."""
+        given = dataclasses.asdict(self)
+        return {name: given[name] for name in given if name not in ("arms", "horizon")}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OneParameter(Policy):
+    """A policy with a single parameter θ > 0 in [`least`, `most`], started at `theta`."""
+
+    log_scale: ClassVar[frozenset[str]] = frozenset({"theta"})
+    least: ClassVar[float] = 1e-3
+    most: ClassVar[float] = math.inf
+    theta: float = 1.0
+
+    def check(self) -> None:
+        lower, upper = (bound["theta"] for bound in self.bounds())
+        if not (isinstance(self.theta, int | float) and lower <= self.theta <= upper):
+            raise InputError(f"theta of {self.name} must lie in [{lower:g}, {upper:g}], not {self.theta!r}")
+
+    def init(self, key: Array) -> Params:
+        return {"theta": jnp.asarray(self.theta, float)}
+
+    def bounds(self) -> tuple[dict[str, float], dict[str, float]]:
+        return {"theta": self.least}, {"theta": self.most}
+
+
+class Counts(NamedTuple):
+    """What most policies remember: pulls T [K] and sums of rewards [K]."""
+
+    pulls: Array
+    sums: Array
+
+    @classmethod
+    def zeros(cls, arms: int) -> "Counts":
+        return cls(jnp.zeros(arms), jnp.zeros(arms))
+
+    @property
+    def means(self) -> Array:
+        """Empirical means [K], 0 for arms not yet pulled."""
+        return self.sums / jnp.maximum(self.pulls, 1)
+
+    @property
+    def rounds(self) -> Array:
+        return self.pulls.sum()
+
+    def add(self, arm: Array, reward: Array) -> "Counts":
+        pulled = one_hot(arm, self.pulls.shape[0]).astype(self.pulls.dtype)
+        return Counts(self.pulls + pulled, self.sums + pulled * reward)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Counting(Policy):
+    """A policy that remembers counts. With `opens`, it pulls each arm once before anything else."""
+
+    opens: ClassVar[bool] = True
+
+    def check(self) -> None:
+        super().check()
+        if self.opens and self.horizon < self.arms:
+            raise InputError(
+                f"{self.name} pulls each arm once first: with {self.arms} arms it needs a horizon "
+                f"of at least {self.arms}, not {self.horizon}"
+            )
+
+    def begin(self, params: Params, latent: Array) -> Counts:
+        return Counts.zeros(self.arms)
+
+    def update(self, params: Params, state: Counts, arm: Array, reward: Array) -> Counts:
+        return state.add(arm, reward)
+
+
+def certain(arm: Array, arms: int) -> Array:
+    """Log-probabilities [K] that pull one arm for sure."""
+    return jnp.where(one_hot(arm, arms), 0.0, -jnp.inf)
+
+
+def each_arm_once(counts: Counts, log_probs: Array) -> Array:
+    """Pulls arm t in round t while t < K, and then follows `log_probs` [K]."""
+    arms = log_probs.shape[0]
+    return jnp.where(counts.rounds < arms, certain(counts.rounds, arms), log_probs)

@@ -1,0 +1,20 @@
+"""Boltzmann exploration: a softmax of empirical means."""
+
+import dataclasses
+from typing import ClassVar
+
+import jax
+from jax import Array
+
+from gradband.policies.base import Counting, Counts, OneParameter, Params, each_arm_once
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Boltzmann(Counting, OneParameter):
+    """Each arm once, then p_i ∝ exp(μ̂_i / θ) with temperature θ > 0."""
+
+    name: ClassVar[str] = "boltzmann"
+    theta: float = 0.2
+
+    def log_probs(self, params: Params, state: Counts) -> Array:
+        return each_arm_once(state, jax.nn.log_softmax(state.means / params["theta"]))

@@ -1,0 +1,24 @@
+"""ε-greedy: mostly the arm that looks best, sometimes any."""
+
+import dataclasses
+from typing import ClassVar
+
+import jax.numpy as jnp
+from jax import Array
+
+from gradband.policies.base import Counting, Counts, OneParameter, Params, each_arm_once
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EpsilonGreedy(Counting, OneParameter):
+    """Each arm once, then p_i = θ/K + (1 − θ) 1{i is best} / #best, with ε = θ in (0, 1]."""
+
+    name: ClassVar[str] = "epsilon-greedy"
+    most: ClassVar[float] = 1.0
+    theta: float = 0.5
+
+    def log_probs(self, params: Params, state: Counts) -> Array:
+        best = (state.means == state.means.max()).astype(state.pulls.dtype)
+        theta = params["theta"]
+        probabilities = theta / self.arms + (1 - theta) * best / best.sum()
+        return each_arm_once(state, jnp.log(probabilities))

@@ -1,0 +1,278 @@
+"""Priors: where problem instances come from.
+
+A prior gives `sample(key) → instance`, `means(instance) → [K]` and
+`reward(key, instance, arm, t) → reward`, all for one instance and all traceable by JAX; the key of a
+reward belongs to the round and is the same for all arms. Subclass `Prior` for anything else.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from gradband import random
+from gradband import rewards as laws
+from gradband.errors import InputError, number, whole
+from gradband.pytrees import pick, pytree
+
+Instance = Any
+
+
+class Prior:
+    """A distribution over problem instances P with `arms` arms. Here an instance is its means [K]."""
+
+    kind: ClassVar[str]
+    knows_means: ClassVar[bool] = True
+    in_order: ClassVar[bool] = False
+    """Whether instances are gone through one by one, by `nth`, rather than sampled."""
+    arms: int
+    rewards: laws.Reward
+
+    def nth(self, index: Array) -> Instance:
+        """The index-th instance of a prior that is gone through in order."""
+        raise NotImplementedError
+
+    def sample(self, key: Array) -> Instance:
+        raise NotImplementedError
+
+    def means(self, instance: Instance) -> Array:
+        """Mean rewards μ [K] of an instance."""
+        return instance
+
+    def reward(self, key: Array, instance: Instance, arm: Array, t: Array) -> Array:
+        """The reward Y[arm, t]; the same key gives all arms the same noise."""
+        return self.rewards.draw(key, pick(self.means(instance), arm))
+
+    def fresh(self) -> "Prior":
+        """The prior to evaluate on: itself, as new keys give new instances."""
+        return self
+
+    def check_horizon(self, horizon: int) -> None:
+        """Refuses horizons that the prior can't serve."""
+
+    def describe(self) -> dict[str, Any]:
+        """What a problem file would say of this prior."""
+        raise NotImplementedError
+
+
+@pytree("instances", "weights")
+@dataclasses.dataclass(frozen=True, eq=False)
+class Finite(Prior):
+    """A list of instances, means [J, K], drawn with `weights` [J] (equal ones by default).
+
+    >>> Finite([[0.6, 0.4], [0.4, 0.6]]).arms
+    2
+    """
+
+    kind: ClassVar[str] = "finite"
+    instances: Any
+    weights: Any = None
+    rewards: laws.Reward = laws.Bernoulli()
+    arms: int = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        instances = _numbers("means", self.instances, axes=2)
+        self.rewards.check(instances)
+        count = instances.shape[0]
+        weights = np.full(count, 1 / count) if self.weights is None else self.weights
+        weights = _numbers("weights", weights, axes=1)
+        if weights.shape != (count,):
+            raise InputError(f"{count} instances need {count} weights, not {len(weights)}")
+        if (weights < 0).any():
+            raise InputError(f"weights must not be negative, as {weights.min():g} is")
+        if abs(weights.sum() - 1) > 1e-6:
+            raise InputError(f"weights must sum to 1, not {weights.sum():g}")
+        object.__setattr__(self, "instances", instances.astype(np.float32))
+        object.__setattr__(self, "weights", weights.astype(np.float32))
+        object.__setattr__(self, "arms", instances.shape[1])
+
+    def sample(self, key: Array) -> Array:
+        edges = jnp.cumsum(self.weights)
+        index = jnp.sum(random.uniform(key) * edges[-1] >= edges)
+        return jnp.asarray(self.instances)[index]
+
+    def describe(self) -> dict[str, Any]:
+        # Through float32's shortest form, so that .6 is written as 0.6.
+        def listed(values: Any) -> Any:
+            return [listed(v) for v in values] if np.ndim(values) else float(str(values))
+
+        return {
+            "kind": self.kind,
+            "means": listed(np.asarray(self.instances)),
+            "weights": listed(np.asarray(self.weights)),
+        }
+
+
+@pytree("a", "b")
+@dataclasses.dataclass(frozen=True, eq=False)
+class Beta(Prior):
+    """Means drawn independently, μ_i ~ Beta(a, b).
+
+    >>> Beta(arms=2).sample(jax.random.key(0)).shape
+    (2,)
+    """
+
+    kind: ClassVar[str] = "beta"
+    arms: int
+    a: float = 1.0
+    b: float = 1.0
+    rewards: laws.Reward = laws.Bernoulli()
+
+    def __post_init__(self) -> None:
+        whole("arms", self.arms)
+        for name in ("a", "b"):
+            if number(f"{name} of the beta prior", getattr(self, name)) <= 0:
+                raise InputError(f"{name} of the beta prior must be above 0, not {getattr(self, name)!r}")
+
+    def sample(self, key: Array) -> Array:
+        a = jnp.full(self.arms, self.a, jnp.float32)
+        return random.beta(key, a, jnp.full(self.arms, self.b, jnp.float32))
+
+    def describe(self) -> dict[str, Any]:
+        return {"kind": self.kind, "arms": self.arms, "a": float(self.a), "b": float(self.b)}
+
+
+@pytree("mean", "sd")
+@dataclasses.dataclass(frozen=True, eq=False)
+class Gaussian(Prior):
+    """Means drawn independently, μ_i ~ N(mean, sd²); rewards are N(μ_i, 1) unless given."""
+
+    kind: ClassVar[str] = "gaussian"
+    arms: int
+    mean: float = 0.0
+    sd: float = 1.0
+    rewards: laws.Reward = laws.Gaussian()
+
+    def __post_init__(self) -> None:
+        whole("arms", self.arms)
+        number("mean of the gaussian prior", self.mean)
+        if number("sd of the gaussian prior", self.sd) <= 0:
+            raise InputError(f"sd of the gaussian prior must be above 0, not {self.sd!r}")
+        if self.rewards.unit:
+            raise InputError(
+                f"a gaussian prior has means outside [0, 1], which {self.rewards.kind} rewards "
+                "can't have: use gaussian rewards"
+            )
+
+    def sample(self, key: Array) -> Array:
+        return self.mean + self.sd * jax.random.normal(key, (self.arms,))
+
+    def describe(self) -> dict[str, Any]:
+        return {"kind": self.kind, "arms": self.arms, "mean": self.mean, "sd": self.sd}
+
+
+@pytree()
+@dataclasses.dataclass(frozen=True, eq=False)
+class Sampler(Prior):
+    """Any JAX function from a key to means [K].
+
+    >>> Sampler(lambda key: jax.random.uniform(key, (5,)), arms=5).arms
+    5
+    """
+
+    kind: ClassVar[str] = "sampler"
+    function: Callable[[Array], Array]
+    arms: int
+    rewards: laws.Reward = laws.Bernoulli()
+
+    def __post_init__(self) -> None:
+        whole("arms", self.arms)
+        tried = jax.vmap(self.function)(jax.random.split(jax.random.key(0), 64))
+        if tried.shape[1:] != (self.arms,):
+            raise InputError(f"the sampler must give means of shape ({self.arms},), not {tried.shape[1:]}")
+        self.rewards.check(tried)
+
+    def sample(self, key: Array) -> Array:
+        return self.function(key)
+
+    def describe(self) -> dict[str, Any]:
+        return {"kind": self.kind, "arms": self.arms}
+
+
+@pytree("table")
+@dataclasses.dataclass(frozen=True, eq=False)
+class Table(Prior):
+    """Realised rewards [N, K, n] of past instances, whose means are unknown.
+
+    Training draws instances from the table. With `held_out` = .2, the last fifth of them is kept
+    for evaluation, which goes through it in order, each instance once.
+    """
+
+    kind: ClassVar[str] = "table"
+    knows_means: ClassVar[bool] = False
+    table: Any
+    held_out: float = 0.2
+    file: str = ""
+    rewards: laws.Reward = laws.Realised()
+    arms: int = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        table = _numbers("the reward table", self.table, axes=3)
+        number("held_out", self.held_out, 0, 0.9)
+        if self.held_out > 0 and len(table) < 2:
+            raise InputError("a table with one instance can't hold any out: set held_out to 0")
+        object.__setattr__(self, "table", table.astype(np.float32))
+        object.__setattr__(self, "arms", table.shape[1])
+
+    @property
+    def size(self) -> int:
+        """How many instances `sample` draws from."""
+        count = int(self.table.shape[0])
+        return count - int(np.clip(round(count * self.held_out), self.held_out > 0, count - 1))
+
+    @property
+    def unit(self) -> bool:
+        return bool((self.table >= 0).all() and (self.table <= 1).all())
+
+    def sample(self, key: Array) -> Array:
+        """The number of an instance, drawn with equal probabilities."""
+        return jax.random.randint(key, (), 0, self.size)
+
+    def means(self, instance: Instance) -> Array:
+        raise InputError("the means of a reward table are unknown")
+
+    def reward(self, key: Array, instance: Instance, arm: Array, t: Array) -> Array:
+        return jnp.asarray(self.table)[instance, arm, t]
+
+    def fresh(self) -> "Table":
+        rest = self.table[self.size :] if self.held_out > 0 else self.table
+        return HeldOut(rest, held_out=0)
+
+    def check_horizon(self, horizon: int) -> None:
+        if horizon > self.table.shape[2]:
+            raise InputError(f"the reward table has {self.table.shape[2]} rounds, the horizon is {horizon}")
+
+    def describe(self) -> dict[str, Any]:
+        return {"kind": self.kind, "file": self.file, "held_out": self.held_out}
+
+
+@pytree("table")
+@dataclasses.dataclass(frozen=True, eq=False)
+class HeldOut(Table):
+    """The instances of a table that were kept for evaluation, in their order."""
+
+    in_order: ClassVar[bool] = True
+
+    def nth(self, index: Array) -> Array:
+        return index % self.size
+
+
+def _numbers(what: str, values: Any, axes: int) -> np.ndarray:
+    """Finite numbers with this many axes, none of them empty, or an error that names them."""
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"{what} must be numbers in rows of equal length") from None
+    if array.ndim != axes or 0 in array.shape:
+        raise InputError(f"{what} must have {axes} axes, none of them empty, not the shape {array.shape}")
+    if not np.isfinite(array).all():
+        first = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        raise InputError(f"{what} must be finite, but entry {list(first)} is {array[first]}")
+    return array
+
+
+PRIORS: dict[str, type[Prior]] = {cls.kind: cls for cls in (Finite, Beta, Gaussian, Sampler, Table)}

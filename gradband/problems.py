@@ -1,0 +1,306 @@
+"""Problems: a prior and a horizon. The paper's by name, others from a TOML file.
+
+horizon = 200
+[prior]
+kind = "finite"
+means = [[0.6, 0.4], [0.4, 0.6]]
+weights = [0.5, 0.5]
+[rewards]
+kind = "bernoulli"
+"""
+
+import dataclasses
+import tomllib
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jax import Array
+
+from gradband import priors, rewards
+from gradband.errors import InputError, unknown, whole
+from gradband.priors import Instance, Prior
+from gradband.pytrees import pytree
+
+NOISES = ("shared", "independent")
+TABLE_LIMIT = 4 << 30  # bytes of a reward table that is read into memory
+
+
+@pytree("prior")
+@dataclasses.dataclass(frozen=True, eq=False)
+class Problem:
+    """Instances from `prior`, each played for `horizon` rounds.
+
+    With `noise="shared"` one draw a round serves all arms. A policy sees only the arm it pulls, so
+    its reward and gradient have the same law as with `noise="independent"`, the paper's setting;
+    differences between two runs on an instance are less noisy.
+
+    >>> Problem(priors.Beta(arms=10), horizon=1000).arms
+    10
+    """
+
+    prior: Prior
+    horizon: int
+    noise: str = "shared"
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        whole("horizon", self.horizon)
+        if self.noise not in NOISES:
+            raise unknown("noise", self.noise, NOISES)
+        self.prior.check_horizon(self.horizon)
+
+    @property
+    def arms(self) -> int:
+        return self.prior.arms
+
+    @property
+    def unit(self) -> bool:
+        """Whether all rewards lie in [0, 1]."""
+        own = getattr(self.prior, "unit", None)
+        return self.prior.rewards.unit if own is None else own
+
+    def reward(self, key: Array, instance: Instance, arm: Array, t: Array) -> Array:
+        """The reward Y[arm, t] of an instance; the key is the round's."""
+        if self.noise == "independent":
+            key = jax.random.fold_in(key, arm)
+        return self.prior.reward(key, instance, arm, t)
+
+    def replace(self, **changes: Any) -> "Problem":
+        """The same problem with another horizon, noise, prior or name."""
+        return dataclasses.replace(self, **changes)
+
+    def fresh(self) -> "Problem":
+        """The problem on instances that were not trained on."""
+        return self.replace(prior=self.prior.fresh())
+
+    def describe(self) -> dict[str, Any]:
+        """The problem as a problem file would say it."""
+        return {
+            "name": self.name,
+            "horizon": self.horizon,
+            "noise": self.noise,
+            "prior": self.prior.describe(),
+            "rewards": self.prior.rewards.describe(),
+        }
+
+
+def two_point(arms: int = 2) -> Prior:
+    """Means (.6, .4) or (.4, .6), equally likely (Sections 5.1 and 5.2)."""
+    if arms != 2:
+        raise InputError(f"the problem two-point has 2 arms, not {arms}")
+    return priors.Finite([[0.6, 0.4], [0.4, 0.6]])
+
+
+def distractors(arms: int = 3) -> Prior:
+    """Means (.6, .9, .7, .7, …) or (.2, .7, .9, .7, …), equally likely (Section 5.4)."""
+    if arms < 3:
+        raise InputError(f"the problem distractors has at least 3 arms, not {arms}")
+    rest = [0.7] * (arms - 3)
+    return priors.Finite([[0.6, 0.9, 0.7, *rest], [0.2, 0.7, 0.9, *rest]])
+
+
+def uniform_2(arms: int = 2) -> Prior:
+    """Bernoulli arms with means from Beta(1, 1) (Section 5.4)."""
+    return priors.Beta(arms)
+
+
+def bernoulli_10(arms: int = 10) -> Prior:
+    """Bernoulli arms with means from Beta(1, 1) (Section 5.3)."""
+    return priors.Beta(arms)
+
+
+def beta_10(arms: int = 10) -> Prior:
+    """Means from Beta(1, 1), rewards Beta(4μ, 4(1 − μ)) (Section 5.3)."""
+    return priors.Beta(arms, rewards=rewards.Beta(4.0))
+
+
+NAMED: dict[str, tuple[Callable[..., Prior], int]] = {
+    "two-point": (two_point, 200),
+    "uniform-2": (uniform_2, 200),
+    "bernoulli-10": (bernoulli_10, 1000),
+    "beta-10": (beta_10, 1000),
+    "distractors": (distractors, 200),
+}
+
+
+def named(name: str, arms: int | None = None, horizon: int | None = None) -> Problem:
+    """One of the paper's problems, with another number of arms or another horizon if given.
+
+    >>> named("bernoulli-10").horizon
+    1000
+    """
+    if name not in NAMED:
+        raise unknown("problem", name, NAMED)
+    make, usual = NAMED[name]
+    prior = make() if arms is None else make(whole("arms", arms))
+    return Problem(prior, usual if horizon is None else horizon, name=name)
+
+
+def load(source: str, arms: int | None = None, horizon: int | None = None) -> Problem:
+    """A problem by its name or from a TOML file."""
+    path = Path(source)
+    if path.suffix != ".toml":
+        if source not in NAMED:
+            raise unknown("problem", source, [*NAMED, "FILE.toml"])
+        return named(source, arms, horizon)
+    try:
+        if path.stat().st_size > 1 << 24:
+            raise InputError(f"{path} is too large for a problem file")
+        given = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"can't read {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(f"{path} is not valid TOML: {error}") from None
+    try:
+        problem = parse(given, path.parent, arms)
+        return problem if horizon is None else problem.replace(horizon=horizon)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def parse(given: dict[str, Any], folder: Path | None = None, arms: int | None = None) -> Problem:
+    """A problem from what a problem file says; tables are read from inside `folder`."""
+    _keys("", given, required=("horizon", "prior"), optional=("name", "noise", "rewards"))
+    prior = dict(_table("prior", given["prior"]))
+    kind = prior.pop("kind", None)
+    kinds = ("finite", "beta", "gaussian", "table")
+    if kind not in kinds:
+        raise unknown("prior.kind", str(kind), kinds)
+    if arms is not None:
+        if kind not in ("beta", "gaussian"):
+            raise InputError(f"the number of arms of a {kind} prior is fixed by its entries")
+        prior["arms"] = whole("arms", arms)
+    pays = {"rewards": _reward(given["rewards"])} if "rewards" in given else {}
+    name = given.get("name", "")
+    if not isinstance(name, str):
+        raise InputError(f"name must be a string, not {name!r}")
+    return Problem(
+        _prior(kind, prior, pays, folder),
+        given["horizon"],
+        noise=given.get("noise", "shared"),
+        name=name,
+    )
+
+
+def _prior(kind: str, given: dict[str, Any], pays: dict[str, Any], folder: Path | None) -> Prior:
+    if kind == "finite":
+        _keys("prior.", given, required=("means",), optional=("weights",))
+        return priors.Finite(given["means"], given.get("weights"), **pays)
+    if kind == "beta":
+        _keys("prior.", given, required=("arms",), optional=("a", "b"))
+        return priors.Beta(**given, **pays)
+    if kind == "gaussian":
+        _keys("prior.", given, required=("arms",), optional=("mean", "sd"))
+        return priors.Gaussian(**given, **pays)
+    _keys("prior.", given, required=("file",), optional=("held_out",))
+    if pays:
+        raise InputError("a table prior holds its own rewards: remove [rewards]")
+    file = given["file"]
+    if not isinstance(file, str) or folder is None:
+        raise InputError(f"prior.file must be the path of an .npz or .parquet file, not {file!r}")
+    path = (folder / file).resolve()
+    if not path.is_relative_to(folder.resolve()):
+        raise InputError(f"prior.file must lie in the problem file's folder, which {file} does not")
+    return priors.Table(read_table(path), given.get("held_out", 0.2), file=file)
+
+
+def _reward(given: Any) -> rewards.Reward:
+    entries = dict(_table("rewards", given))
+    kind = entries.pop("kind", None)
+    if kind not in rewards.REWARDS:
+        raise unknown("rewards.kind", str(kind), rewards.REWARDS)
+    law = rewards.REWARDS[kind]
+    _keys("rewards.", entries, optional=tuple(f.name for f in dataclasses.fields(law)))
+    return law(**entries)
+
+
+def _table(key: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InputError(f"{key} must be a table, [{key}], not {value!r}")
+    return value
+
+
+def _keys(
+    prefix: str,
+    given: dict[str, Any],
+    required: tuple[str, ...] = (),
+    optional: tuple[str, ...] = (),
+) -> None:
+    for key in given:
+        if key not in required + optional:
+            raise unknown("key", prefix + key, [prefix + name for name in required + optional])
+    for key in required:
+        if key not in given:
+            raise InputError(f"the key '{prefix}{key}' is missing")
+
+
+def read_table(path: Path) -> np.ndarray:
+    """Realised rewards [N, K, n] from an .npz file (array `rewards`) or a Parquet file.
+
+    A Parquet file has the columns `instance`, `arm`, `round` and `reward`, one row a reward, and a
+    reward for every combination.
+    """
+    if not path.is_file():
+        raise InputError(f"there is no file {path.name} beside the problem file")
+    if path.suffix == ".npz":
+        return _read_npz(path)
+    if path.suffix == ".parquet":
+        return _read_parquet(path)
+    raise InputError(f"a reward table must be an .npz or .parquet file, not {path.name}")
+
+
+def _read_npz(path: Path) -> np.ndarray:
+    """The array is allocated only if the file really holds what its header claims."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            size = archive.getinfo("rewards.npy").file_size
+            if size > TABLE_LIMIT:
+                raise InputError(f"{path.name} holds more than {TABLE_LIMIT >> 30} GiB of rewards")
+            with archive.open("rewards.npy") as member:
+                version = np.lib.format.read_magic(member)
+                read = {
+                    (1, 0): np.lib.format.read_array_header_1_0,
+                    (2, 0): np.lib.format.read_array_header_2_0,
+                }[version]
+                shape, fortran, dtype = read(member)
+                if dtype.kind not in "fiub":
+                    raise InputError(f"the rewards in {path.name} must be numbers, not {dtype}")
+                wanted = int(np.prod(shape, dtype=object)) * dtype.itemsize
+                if wanted != size - member.tell():
+                    raise InputError(f"{path.name} is damaged: it does not hold what it claims")
+                values = np.frombuffer(member.read(), dtype)
+        return values.reshape(shape, order="F" if fortran else "C")
+    except InputError:
+        raise
+    except KeyError:
+        raise InputError(f"{path.name} must hold an array named 'rewards'") from None
+    except (OSError, ValueError, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+        raise InputError(f"{path.name} is not a readable .npz file: {error}") from None
+
+
+def _read_parquet(path: Path) -> np.ndarray:
+    try:
+        import polars
+    except ImportError:
+        raise InputError("reading Parquet needs polars: pip install 'gradband[data]'") from None
+    columns = ["instance", "arm", "round", "reward"]
+    try:
+        frame = polars.read_parquet(path, columns=columns)
+        counts = [frame[name].n_unique() for name in columns[:3]]
+        complete = frame.select(columns[:3]).n_unique() == len(frame) == np.prod(counts)
+        values = frame.sort(columns[:3])["reward"].cast(polars.Float64).to_numpy()
+    except (polars.exceptions.PolarsError, OSError) as error:
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(
+            f"{path.name} must be a Parquet file with the columns {', '.join(columns)}: {first}"
+        ) from None
+    if not complete:
+        raise InputError(
+            f"{path.name} must hold one reward for every instance, arm and round: "
+            f"{' × '.join(map(str, counts))} rows, not {len(frame)}"
+        )
+    return values.reshape(counts)

@@ -1,0 +1,45 @@
+"""Dataclasses that pass through JAX transformations, and indexing that suits vector units."""
+
+import dataclasses
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+Class = TypeVar("Class", bound=type)
+
+
+def pytree(*data: str) -> Any:
+    """Class decorator: the fields named are arrays, all others are fixed when code is compiled.
+
+    Unlike `jax.tree_util.register_dataclass` it does not run `__post_init__` on the way back, so
+    that a class can check its values there without meeting tracers.
+    """
+
+    def register(cls: Class) -> Class:
+        meta = tuple(f.name for f in dataclasses.fields(cls) if f.name not in data)
+
+        def flatten(node: Any) -> tuple[list[Any], tuple[Any, ...]]:
+            return [getattr(node, n) for n in data], tuple(getattr(node, n) for n in meta)
+
+        def unflatten(fixed: tuple[Any, ...], leaves: Any) -> Any:
+            node: Any = object.__new__(cls)
+            for name, value in zip((*data, *meta), (*leaves, *fixed), strict=True):
+                object.__setattr__(node, name, value)
+            return node
+
+        jax.tree_util.register_pytree_node(cls, flatten, unflatten)
+        return cls
+
+    return register
+
+
+def one_hot(index: Array, size: int) -> Array:
+    """Booleans [size], true at `index`."""
+    return jnp.arange(size) == index
+
+
+def pick(values: Array, index: Array) -> Array:
+    """`values[index]` for values [K], by selection: a gather would leave the vector registers."""
+    return jnp.where(one_hot(index, values.shape[0]), values, 0).sum()

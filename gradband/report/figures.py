@@ -1,0 +1,53 @@
+"""Figures. Matplotlib is imported only when one is drawn."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gradband.files import write_atomically
+
+
+def training_curve(
+    path: Path,
+    title: str,
+    history: dict[str, np.ndarray],
+    names: list[str],
+    lines: dict[str, float],
+) -> None:
+    """Draws regret over iterations with its standard error, and the parameters below it.
+
+    `lines` are regrets to compare with, by name; `names` are the parameters', drawn if there are
+    only a few.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    iterations = np.arange(len(history["regret"]))
+    few = 0 < len(names) <= 3
+    figure, axes = plt.subplots(
+        1 + few, 1, figsize=(7, 5.6 if few else 3.8), sharex=True, squeeze=False, layout="constrained"
+    )
+    top: Any = axes[0, 0]
+    regret, se = history["regret"], history["regret_se"]
+    top.plot(iterations, regret, color="C0", label="while learning")
+    top.fill_between(iterations, regret - se, regret + se, color="C0", alpha=0.25, linewidth=0)
+    for i, (name, value) in enumerate(lines.items(), start=1):
+        top.axhline(value, color=f"C{i}", linestyle="--", linewidth=1.2, label=f"{name}: {value:.2f}")
+    top.set(ylabel="Bayes regret", title=title)
+    top.set_ylim(bottom=0)
+    top.legend(frameon=False)
+    if few:
+        below: Any = axes[1, 0]
+        for column, name in enumerate(names):
+            below.plot(iterations, history["params"][:, column], color=f"C{column}", label=name)
+        below.set(ylabel="θ" if names == ["theta"] else ", ".join(names))
+        if (history["params"] > 0).all():
+            below.set_yscale("log")
+    axes[-1, 0].set_xlabel("iteration")
+    for axis in axes[:, 0]:
+        axis.spines[["top", "right"]].set_visible(False)
+    write_atomically(path, lambda target: figure.savefig(target, dpi=150))
+    plt.close(figure)

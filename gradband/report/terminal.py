@@ -1,0 +1,59 @@
+"""Tables on stdout, progress on stderr (only where someone watches), JSON for programs."""
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+from gradband.files import finite
+
+
+def print_json(result: dict[str, Any]) -> None:
+    """Prints exactly one JSON object."""
+    json.dump(finite(result), sys.stdout, allow_nan=False)
+    sys.stdout.write("\n")
+
+
+def print_table(title: str, columns: list[str], rows: list[list[str]], notes: str = "") -> None:
+    """Prints a table; the first column is text, the others are numbers."""
+    table = Table(title=title, title_justify="left", title_style="bold")
+    for i, column in enumerate(columns):
+        table.add_column(column, justify="right" if i else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    console.print(table)
+    if notes:
+        console.print(notes, highlight=False, markup=False, soft_wrap=True)
+
+
+@contextlib.contextmanager
+def progress(what: str, total: float) -> Iterator[Callable[[float, str], None]]:
+    """A live bar: call the function with how far the work is and a few words."""
+    counts = (MofNCompleteColumn(),) if total > 1 else ()
+    bar = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        *counts,
+        TextColumn("{task.fields[note]}"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        disable=not sys.stderr.isatty(),
+    )
+    with bar:
+        task = bar.add_task(what, total=total, note="compiling")
+        yield lambda done, note: bar.update(task, completed=done, note=note)

@@ -1,0 +1,90 @@
+"""Reward distributions of an arm, given its mean.
+
+A reward is a function of the round's key and the mean alone. Arms that are given the same key share
+their noise: `Bernoulli` then is Y[i] = 1{u < μ_i} with one u for all arms.
+"""
+
+import dataclasses
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from gradband import random
+from gradband.errors import InputError, number
+
+
+@dataclasses.dataclass(frozen=True)
+class Reward:
+    """What an arm pays. `draw(key, mean)` gives one reward; `unit` says that it lies in [0, 1]."""
+
+    kind: ClassVar[str]
+    unit: ClassVar[bool] = True
+
+    def draw(self, key: Array, mean: Array) -> Array:
+        raise NotImplementedError
+
+    def check(self, means: Any) -> None:
+        """Refuses means that the distribution can't have."""
+        means = np.asarray(means)
+        if not np.isfinite(means).all():
+            raise InputError("means must be finite numbers")
+        outside = means[(means < 0) | (means > 1)]
+        if self.unit and outside.size:
+            raise InputError(f"means of {self.kind} rewards must lie in [0, 1], not {outside.flat[0]:g}")
+
+    def describe(self) -> dict[str, Any]:
+        return {"kind": self.kind, **dataclasses.asdict(self)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Bernoulli(Reward):
+    """Y ~ Ber(μ)."""
+
+    kind: ClassVar[str] = "bernoulli"
+
+    def draw(self, key: Array, mean: Array) -> Array:
+        return (random.uniform(key) < mean).astype(jnp.float32)
+
+
+@dataclasses.dataclass(frozen=True)
+class Beta(Reward):
+    """Y ~ Beta(v μ, v (1 − μ)); a larger v is less noise (the paper's Section 5.3 has v = 4)."""
+
+    kind: ClassVar[str] = "beta"
+    v: float = 4.0
+
+    def __post_init__(self) -> None:
+        if number("v of beta rewards", self.v) <= 0:
+            raise InputError(f"v of beta rewards must be above 0, not {self.v!r}")
+
+    def draw(self, key: Array, mean: Array) -> Array:
+        return random.beta(key, self.v * mean[None], self.v * (1 - mean[None]))[0]
+
+
+@dataclasses.dataclass(frozen=True)
+class Gaussian(Reward):
+    """Y ~ N(μ, sd²)."""
+
+    kind: ClassVar[str] = "gaussian"
+    unit: ClassVar[bool] = False
+    sd: float = 1.0
+
+    def __post_init__(self) -> None:
+        if number("sd of gaussian rewards", self.sd) <= 0:
+            raise InputError(f"sd of gaussian rewards must be above 0, not {self.sd!r}")
+
+    def draw(self, key: Array, mean: Array) -> Array:
+        return mean + self.sd * random.normal(key)
+
+
+@dataclasses.dataclass(frozen=True)
+class Realised(Reward):
+    """Rewards that were recorded, not drawn; `priors.Table` reads them itself."""
+
+    kind: ClassVar[str] = "realised"
+    unit: ClassVar[bool] = False
+
+
+REWARDS: dict[str, type[Reward]] = {cls.kind: cls for cls in (Bernoulli, Beta, Gaussian)}
