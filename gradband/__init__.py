@@ -58,7 +58,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOMES and name not in _MODULES:
         raise AttributeError(f"module 'gradband' has no attribute {name!r}")
-    importlib.import_module("gradband.blocks").use_cores()
+    importlib.import_module("gradband.blocks").compile_whole_loops()
     home = importlib.import_module(f"gradband.{_HOMES.get(name, name)}")
     value = getattr(home, name) if name in _HOMES else home
     # A submodule of the same name (learn, evaluate) would otherwise stand in the function's place.

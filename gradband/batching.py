@@ -58,7 +58,7 @@ def batch_last(
                 jax.tree.unflatten(
                     jax.tree.structure(argument),
                     [
-                        jax.ShapeDtypeStruct(shape, leaf.dtype, weak_type=leaf.weak_type)
+                        jax.ShapeDtypeStruct(shape, leaf.dtype, weak_type=getattr(leaf, "weak_type", False))
                         for shape, leaf in zip(shapes, flat, strict=True)
                     ],
                 )
@@ -139,14 +139,12 @@ def _same(equation: Any, values: list[Any], flag: bool) -> list[Value]:
 
 
 def _evaluate(equation: Any, values: list[Any]) -> list[Any]:
-    """The equation as it stands, whatever its operation is, on values for all its inputs."""
-    given = {
-        atom: value
-        for atom, value in zip(equation.invars, values, strict=True)
-        if not isinstance(atom, core.Literal)
-    }
-    alone = core.Jaxpr((), list(given), equation.outvars, [equation])
-    return core.jaxpr_as_fun(core.ClosedJaxpr(alone, ()))(*given.values())
+    """The equation as it stands, on values for all its inputs, as `jax.core.eval_jaxpr` does it."""
+    primitive = equation.primitive
+    bound = primitive.get_bind_params(equation.params)
+    functions, parameters = bound if isinstance(bound, tuple) else ((), bound)
+    result = primitive.bind(*functions, *values, **parameters)
+    return list(result) if primitive.multiple_results else [result]
 
 
 def _align(inputs: list[Value], ranks: list[int], rank: int) -> list[Array]:

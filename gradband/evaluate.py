@@ -16,8 +16,6 @@ from gradband.errors import InputError, whole
 from gradband.policies import Params, Policy
 from gradband.problems import Problem
 
-CHUNK = 16  # blocks a device computes between two reports of progress
-
 
 class WithParams(Protocol):
     """A policy with parameters, such as `learn` returns."""
@@ -95,7 +93,6 @@ def evaluate(
     instances: int = 10_000,
     seed: int = 0,
     devices: int | None = None,
-    chunk: int = CHUNK,
     progress: Callable[[str, float], None] | None = None,
 ) -> Comparison:
     """Bayes regret of each policy on `instances` fresh instances, the same for all.
@@ -110,12 +107,12 @@ def evaluate(
     ['softelim', 'uniform']
     """
     whole("instances", instances, least=2)
-    whole("chunk", chunk)
     fresh = problem.fresh()
     instances = min(instances, getattr(fresh.prior, "size", instances))
     if instances < 2:
         raise InputError("an evaluation needs at least 2 instances: hold more of the table out")
-    on = blocks.devices(devices)
+    on = blocks.workers(devices)
+    size = blocks.block_size(problem.arms)
     key = random.stream(random.root(seed), "evaluation")
     entries = policies if isinstance(policies, dict) else _names(policies)
     if not entries:
@@ -124,10 +121,18 @@ def evaluate(
     rows = []
     for name, (policy, params) in players.items():
         began = time.perf_counter()
-        report = partial(progress, name) if progress else lambda done: None
-        played = _all_blocks(policy, params, fresh, key, instances, on, chunk, report)
-        rows.append(Row(name, *played, time.perf_counter() - began))
+        report = partial(_report, progress, name, instances, size) if progress else None
+        function = partial(_play, policy.compiled(), size)
+        results = blocks.map_blocks(function, (fresh, params, key), instances, size, on, report)
+        regrets, rewards = (blocks.join(pieces, instances) for pieces in zip(*results, strict=True))
+        rows.append(Row(name, regrets, rewards, time.perf_counter() - began))
     return Comparison(tuple(sorted(rows, key=lambda row: row.regret.mean)))
+
+
+def _report(
+    progress: Callable[[str, float], None], name: str, instances: int, size: int, done: int
+) -> None:
+    progress(name, min(1.0, done * size / instances))
 
 
 def _names(policies: Sequence[Policy | WithParams]) -> dict[str, Policy | WithParams]:
@@ -148,54 +153,20 @@ def _player(entry: Policy | WithParams, problem: Problem, seed: int) -> tuple[Po
     return rollout.check(entry.policy, problem), entry.params
 
 
-def _all_blocks(
-    policy: Policy,
-    params: Params,
-    problem: Problem,
-    key: Array,
-    instances: int,
-    on: tuple[Any, ...],
-    chunk: int,
-    report: Callable[[float], None],
-) -> tuple[np.ndarray, np.ndarray]:
-    """Regrets and rewards [m], computed a few blocks at a time."""
-    size = blocks.block_size(problem.arms)
-    at_once = min(chunk * len(on) * size, instances)
-    pieces = []
-    for done in range(0, instances, at_once):
-        numbers = blocks.block_numbers(at_once, size, on, first=done // size)
-        piece = _play(policy, size, on, problem, params, key, numbers)
-        pieces.append(blocks.gather(piece, min(at_once, instances - done)))
-        report(min(done + at_once, instances) / instances)
-    regrets, rewards = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
-    return regrets.astype(np.float64), rewards.astype(np.float64)
-
-
-@partial(jax.jit, static_argnums=(0, 1, 2))
+@partial(jax.jit, static_argnums=(0, 1))
 def _play(
-    policy: Policy,
-    size: int,
-    on: tuple[Any, ...],
-    problem: Problem,
-    params: Params,
-    key: Array,
-    numbers: Array,
+    policy: Policy, size: int, problem: Problem, params: Params, key: Array, block: Array
 ) -> tuple[Array, Array]:
-    """Regrets and rewards [N, B] of the instances of some blocks, each played once."""
+    """Regrets and rewards [B] of a block's instances, each played once."""
 
     def observe(seen: tuple[rollout.Regret, Array], round: rollout.Round) -> Any:
         regret, reward = seen
         gained = round.reward if round.expected is None else round.expected
         return regret.add(round), reward + gained
 
-    def of_block(operands: Any, block: Array) -> tuple[Array, Array]:
-        problem, params, key = operands
+    def start(score: Array) -> tuple[rollout.Regret, Array]:
+        zeros = jnp.zeros_like(score)
+        return rollout.Regret.zero(problem, zeros), zeros
 
-        def start(score: Array) -> tuple[rollout.Regret, Array]:
-            zeros = jnp.zeros_like(score)
-            return rollout.Regret.zero(problem, zeros), zeros
-
-        regret, reward = rollout.play(policy, problem, params, key, block, size, 1, observe, start)
-        return regret.total[0], reward[0]
-
-    return blocks.map_blocks(of_block, (problem, params, key), numbers, on)
+    regret, reward = rollout.play(policy, problem, params, key, block, size, 1, observe, start)
+    return regret.total[0], reward[0]

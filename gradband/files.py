@@ -48,7 +48,7 @@ def save(path: str | Path, kind: str, arrays: dict[str, np.ndarray], about: dict
         "version": str(VERSION),
         "about": json.dumps(finite(about), allow_nan=False),
     }
-    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     data = to_bytes(contiguous, metadata)
     write_atomically(Path(path), lambda target: target.write_bytes(data))
 

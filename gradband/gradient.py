@@ -106,7 +106,7 @@ def estimate(
     key = random.root(seed)
     if params is None:
         params = bound.init(random.stream(key, "init"))
-    return compute(bound, problem, params, key, instances, how, blocks.devices(devices))
+    return compute(bound, problem, params, key, instances, how, blocks.workers(devices))
 
 
 def compute(
@@ -121,21 +121,21 @@ def compute(
 ) -> Estimate:
     """`estimate` for a bound policy and checked input, with a key and devices of the caller's."""
     size = blocks.block_size(problem.arms)
-    numbers = blocks.block_numbers(instances, size, on)
     tau = None if temperature is None else np.float32(temperature)
     few = sum(leaf.size for leaf in jax.tree.leaves(params)) <= FEW
-    differentiate = _forward if few else _reverse
-    gradients, regret = differentiate(policy, how, size, on, problem, params, key, numbers, instances, tau)
-    regret = blocks.gather(regret, instances).astype(np.float64)
+    function = partial(_forward if few else _reverse, policy.compiled(), how, size)
+    operands = problem, params, key, np.int32(instances), tau
+    results = blocks.map_blocks(function, operands, instances, size, on)
+    regret = blocks.join([regret for _, regret in results], instances)
     if few:
-        each = blocks.gather(gradients, instances).astype(np.float64)
+        each = blocks.join([gradients for gradients, _ in results], instances)
         mean, spread = each.mean(1), each.std(1, ddof=1) if instances > 1 else 0 * each[:, 0]
         return Estimate(mean, spread / np.sqrt(instances), spread, each, regret)
     # A block's gradient is a sum over its instances: blocks are the sample.
-    sums = np.asarray(gradients, np.float64)
-    filled = np.clip(instances - numbers * size, 0, size)
+    sums = np.array([gradient for gradient, _ in results], np.float64)
+    filled = np.minimum(instances - size * np.arange(len(sums)), size)
     mean = sums.sum(0) / instances
-    residual = (sums - filled[:, None] * mean)[filled > 0]
+    residual = sums - filled[:, None] * mean
     count = len(residual)
     variance = (residual**2).sum(0) / instances * count / (count - 1) if count > 1 else 0 * mean
     return Estimate(mean, np.sqrt(variance / instances), np.sqrt(variance), None, regret)
@@ -174,67 +174,53 @@ def _surrogate(
     return total.mean(0), regret.total.mean(0)
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+@partial(jax.jit, static_argnums=(0, 1, 2))
 def _forward(
     policy: Policy,
     how: Estimator,
     size: int,
-    on: tuple[Any, ...],
     problem: Problem,
     params: Params,
     key: Array,
-    numbers: Array,
     instances: Array,
     temperature: Array | None,
+    block: Array,
 ) -> tuple[Array, Array]:
-    """Gradients [N, P, B] and regrets [N, B] of every instance."""
+    """Gradients [P, B] and regrets [B] of a block's instances."""
+    flat, unravel = ravel_pytree(params)
 
-    def of_block(operands: Any, block: Array) -> tuple[Array, Array]:
-        problem, params, key, temperature = operands
-        flat, unravel = ravel_pytree(params)
+    def surrogate(flat: Array) -> tuple[Array, Array]:
+        return _surrogate(policy, how, size, problem, unravel(flat), key, block, temperature)
 
-        def surrogate(flat: Array) -> tuple[Array, Array]:
-            return _surrogate(policy, how, size, problem, unravel(flat), key, block, temperature)
+    def along(direction: Array) -> tuple[Array, Array]:
+        (_, regret), (derivative, _) = jax.jvp(surrogate, (flat,), (direction,))
+        return derivative, regret
 
-        def along(direction: Array) -> tuple[Array, Array]:
-            (_, regret), (derivative, _) = jax.jvp(surrogate, (flat,), (direction,))
-            return derivative, regret
-
-        if flat.size == 1:
-            derivative, regret = along(jnp.ones(1, flat.dtype))
-            return derivative[None], regret
-        derivatives, regrets = jax.vmap(along)(jnp.eye(flat.size, dtype=flat.dtype))
-        return derivatives, regrets[0]
-
-    return blocks.map_blocks(of_block, (problem, params, key, temperature), numbers, on)
+    if flat.size == 1:
+        derivative, regret = along(jnp.ones(1, flat.dtype))
+        return derivative[None], regret
+    derivatives, regrets = jax.vmap(along)(jnp.eye(flat.size, dtype=flat.dtype))
+    return derivatives, regrets[0]
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+@partial(jax.jit, static_argnums=(0, 1, 2))
 def _reverse(
     policy: Policy,
     how: Estimator,
     size: int,
-    on: tuple[Any, ...],
     problem: Problem,
     params: Params,
     key: Array,
-    numbers: Array,
     instances: Array,
     temperature: Array | None,
+    block: Array,
 ) -> tuple[Array, Array]:
-    """Sums of gradients [N, P] over each block's instances, and regrets [N, B]."""
+    """The sum [P] of the gradients of a block's instances, and their regrets [B]."""
+    flat, unravel = ravel_pytree(params)
+    counted = block * size + jnp.arange(size) < instances
 
-    def of_block(operands: Any, block: Array) -> tuple[Array, Array]:
-        problem, params, key, temperature, instances = operands
-        flat, unravel = ravel_pytree(params)
-        counted = block * size + jnp.arange(size) < instances
+    def surrogate(flat: Array) -> tuple[Array, Array]:
+        value, regret = _surrogate(policy, how, size, problem, unravel(flat), key, block, temperature)
+        return jnp.where(counted, value, 0).sum(), regret
 
-        def surrogate(flat: Array) -> tuple[Array, Array]:
-            value, regret = _surrogate(policy, how, size, problem, unravel(flat), key, block, temperature)
-            return jnp.where(counted, value, 0).sum(), regret
-
-        gradient, regret = jax.grad(surrogate, has_aux=True)(flat)
-        return gradient, regret
-
-    operands = (problem, params, key, temperature, instances)
-    return blocks.map_blocks(of_block, operands, numbers, on)
+    return jax.grad(surrogate, has_aux=True)(flat)

@@ -152,7 +152,7 @@ def learn(
     how = estimator or Estimator()
     bound = [rollout.check(policy, stage) for stage in stages]
     how.check(bound[-1], problem)
-    on = blocks.devices(devices)
+    on = blocks.workers(devices)
     key = random.root(seed)
     start = _starting_params(bound[0], params, random.stream(key, "init"))
     about: dict[str, Any] = {
@@ -245,7 +245,8 @@ def _stepper(
         return jax.vjp(from_scale, to_scale(params))[1](unravel(flat))[0]
 
     def norm(flat: np.ndarray) -> float:
-        return float(optax.global_norm(on_scale(params, jnp.asarray(flat, jnp.float32))))
+        scaled = on_scale(params, jnp.asarray(flat, jnp.float32))
+        return float(np.linalg.norm(ravel_pytree(scaled)[0]))
 
     if optimizer is None and first.mean.size > gradient.FEW:
         optimizer = optax.adam(1e-3)

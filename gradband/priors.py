@@ -193,7 +193,7 @@ class Sampler(Prior):
         return {"kind": self.kind, "arms": self.arms}
 
 
-@pytree("table")
+@pytree("table", dropped=("file",))
 @dataclasses.dataclass(frozen=True, eq=False)
 class Table(Prior):
     """Realised rewards [N, K, n] of past instances, whose means are unknown.
@@ -250,7 +250,7 @@ class Table(Prior):
         return {"kind": self.kind, "file": self.file, "held_out": self.held_out}
 
 
-@pytree("table")
+@pytree("table", dropped=("file",))
 @dataclasses.dataclass(frozen=True, eq=False)
 class HeldOut(Table):
     """The instances of a table that were kept for evaluation, in their order."""

@@ -29,7 +29,7 @@ NOISES = ("shared", "independent")
 TABLE_LIMIT = 4 << 30  # bytes of a reward table that is read into memory
 
 
-@pytree("prior")
+@pytree("prior", dropped=("name",))
 @dataclasses.dataclass(frozen=True, eq=False)
 class Problem:
     """Instances from `prior`, each played for `horizon` rounds.

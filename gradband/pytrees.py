@@ -10,15 +10,18 @@ from jax import Array
 Class = TypeVar("Class", bound=type)
 
 
-def pytree(*data: str) -> Any:
+def pytree(*data: str, dropped: tuple[str, ...] = ()) -> Any:
     """Class decorator: the fields named are arrays, all others are fixed when code is compiled.
 
+    Compiled code does not know the `dropped` fields, so that it serves whatever their values are.
     Unlike `jax.tree_util.register_dataclass` it does not run `__post_init__` on the way back, so
     that a class can check its values there without meeting tracers.
     """
 
     def register(cls: Class) -> Class:
-        meta = tuple(f.name for f in dataclasses.fields(cls) if f.name not in data)
+        fields = dataclasses.fields(cls)
+        meta = tuple(f.name for f in fields if f.name not in data + dropped)
+        defaults = {f.name: f.default for f in fields if f.name in dropped}
 
         def flatten(node: Any) -> tuple[list[Any], tuple[Any, ...]]:
             return [getattr(node, n) for n in data], tuple(getattr(node, n) for n in meta)
@@ -26,6 +29,8 @@ def pytree(*data: str) -> Any:
         def unflatten(fixed: tuple[Any, ...], leaves: Any) -> Any:
             node: Any = object.__new__(cls)
             for name, value in zip((*data, *meta), (*leaves, *fixed), strict=True):
+                object.__setattr__(node, name, value)
+            for name, value in defaults.items():
                 object.__setattr__(node, name, value)
             return node
 

@@ -51,6 +51,10 @@ class Policy:
         """Parameters to start from. Policies with random initial weights use the key."""
         return {}
 
+    def compiled(self) -> Self:
+        """The policy as compiled code knows it, without what only `init` uses."""
+        return self
+
     def bounds(self) -> tuple[dict[str, float], dict[str, float]]:
         """Least and greatest values of each parameter; none by default."""
         shape = jax.eval_shape(self.init, jax.random.key(0))
@@ -98,6 +102,9 @@ class OneParameter(Policy):
 
     def init(self, key: Array) -> Params:
         return {"theta": jnp.asarray(self.theta, float)}
+
+    def compiled(self) -> Self:
+        return dataclasses.replace(self, theta=1.0)  # so that another θ is not compiled again
 
     def bounds(self) -> tuple[dict[str, float], dict[str, float]]:
         return {"theta": self.least}, {"theta": self.most}

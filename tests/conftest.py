@@ -1,0 +1,18 @@
+"""A strict session: no silent rank promotion, and one place for z-scores."""
+
+import jax
+import numpy as np
+
+from gradband import blocks
+
+blocks.compile_whole_loops()
+jax.config.update("jax_numpy_rank_promotion", "raise")
+
+Z = 5.0
+"""Largest |z| that passes: a true statement fails once in 1.7 million, for fixed seeds once and for all."""
+
+
+def assert_z(measured, se, truth, truth_se=0.0):
+    """The measured mean agrees with the truth, given both standard errors."""
+    z = (np.asarray(measured) - truth) / np.hypot(se, truth_se)
+    assert np.all(np.abs(z) < Z), f"{measured} ± {se} is {z} standard errors from {truth} ± {truth_se}"

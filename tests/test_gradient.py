@@ -1,0 +1,226 @@
+"""Gradient estimates against exact ones by enumeration; variance; shared and independent noise."""
+
+import dataclasses
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conftest import assert_z
+
+from gradband import priors, problems, rewards
+from gradband.errors import InputError
+from gradband.exact import by_enumeration
+from gradband.gradient import Estimator, estimate
+from gradband.policies import (
+    Boltzmann,
+    Counting,
+    EpsilonGreedy,
+    Exp3,
+    ExploreThenCommit,
+    SoftElim,
+    ThompsonSampling,
+    Uniform,
+)
+from gradband.problems import Problem
+
+SMALL = problems.named("two-point", horizon=5)
+MANY = 60_000
+ESTIMATORS = {
+    "none": Estimator("none"),
+    "optimal": Estimator("optimal"),
+    "self": Estimator("self"),
+    "leave-one-out": Estimator("leave-one-out", runs=3),
+    "expected returns": Estimator("self", returns="expected"),
+    "optimal, expected": Estimator("optimal", returns="expected"),
+}
+POLICIES = [
+    SoftElim(theta=0.3),
+    SoftElim(theta=1.5),
+    Exp3(theta=0.2),
+    Exp3(theta=0.9),
+    EpsilonGreedy(theta=0.3),
+    Boltzmann(theta=0.2),
+    ExploreThenCommit(theta=1.4),
+]
+
+
+def test_exact_values_of_exp3():
+    """Lemma 3's gradient is biased: REFERENCE values by an independent enumeration."""
+    exact = {0.2: 0.028656, 0.5: -0.003043, 0.9: -0.034107}
+    lemma = {0.2: 0.029687, 0.5: -0.003132, 0.9: -0.034442}
+    for theta in exact:
+        ours = by_enumeration(Exp3(theta=theta), SMALL).gradient["theta"]
+        biased = by_enumeration(Exp3(theta=theta, gradient="lemma"), SMALL).gradient["theta"]
+        assert float(ours) == pytest.approx(exact[theta], abs=6e-7)
+        assert float(biased) == pytest.approx(lemma[theta], abs=6e-7)
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+def test_enumeration_is_differentiated_rightly(policy):
+    """Its gradient is the slope of its reward."""
+    step = 1e-5
+    theta = policy.theta
+    ends = [by_enumeration(policy, SMALL, {"theta": theta + d}).reward for d in (-step, step)]
+    gradient = float(by_enumeration(policy, SMALL).gradient["theta"])
+    assert gradient == pytest.approx((ends[1] - ends[0]) / (2 * step), abs=1e-7)
+
+
+def test_enumeration_of_a_beta_prior_is_that_of_many_points():
+    grid = (np.arange(40) + 0.5) / 40
+    points = [[a, b] for a in grid for b in grid]
+    fine = Problem(priors.Finite(points), 4)
+    smooth = Problem(priors.Beta(2), 4)
+    one, other = (by_enumeration(SoftElim(), p).reward for p in (fine, smooth))
+    assert one == pytest.approx(other, abs=1e-3)
+
+
+def test_enumeration_refuses_what_it_cannot_do():
+    with pytest.raises(InputError, match="a horizon of 8 would do"):
+        by_enumeration(SoftElim(), problems.named("two-point"))
+    with pytest.raises(InputError, match="density"):
+        by_enumeration(ThompsonSampling(), SMALL)
+    with pytest.raises(InputError, match="Bernoulli"):
+        by_enumeration(SoftElim(), problems.named("beta-10", horizon=10))
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+def test_estimates_agree_with_the_exact_gradient(policy, name):
+    exact = float(by_enumeration(policy, SMALL).gradient["theta"])
+    found = estimate(policy, SMALL, instances=MANY, estimator=ESTIMATORS[name], seed=1)
+    assert_z(found.mean[0], found.se[0], exact)
+
+
+@pytest.mark.parametrize("noise", ["shared", "independent"])
+def test_six_rounds_and_uneven_instances(noise):
+    prior = priors.Finite([[0.9, 0.2], [0.3, 0.5], [0.1, 0.2]], [0.2, 0.5, 0.3])
+    problem = Problem(prior, 6, noise=noise)
+    exact = by_enumeration(SoftElim(theta=0.4), problem)
+    found = estimate(SoftElim(theta=0.4), problem, instances=MANY, seed=2)
+    assert_z(found.mean[0], found.se[0], float(exact.gradient["theta"]))
+    best = (np.array([0.9, 0.5, 0.2]) @ [0.2, 0.5, 0.3]) * 6
+    assert_z(found.regret.mean(), found.regret.std() / MANY**0.5, best - exact.reward)
+
+
+def test_lemma_gradient_differs():
+    """At θ = .2 the lemma's estimator is off by more than ten standard errors."""
+    exact = float(by_enumeration(Exp3(theta=0.2), SMALL).gradient["theta"])
+    biased = float(by_enumeration(Exp3(theta=0.2, gradient="lemma"), SMALL).gradient["theta"])
+    how = Estimator("leave-one-out", runs=8, returns="expected")
+    found = estimate(Exp3(theta=0.2, gradient="lemma"), SMALL, instances=2_000_000, estimator=how)
+    assert_z(found.mean[0], found.se[0], biased)
+    assert abs(found.mean[0] - exact) > 10 * found.se[0]
+
+
+def test_baselines_reduce_the_variance():
+    """On two-point at θ = 1, at least ten times for SoftElim."""
+    problem = problems.named("two-point")
+    spread = {
+        name: estimate(SoftElim(), problem, instances=4000, estimator=Estimator(name)).spread[0]
+        for name in ("none", "optimal", "self", "leave-one-out")
+    }
+    assert spread["none"] ** 2 > 10 * spread["optimal"] ** 2
+    assert spread["none"] ** 2 > 10 * spread["self"] ** 2
+    assert spread["leave-one-out"] < spread["self"]
+
+
+@pytest.mark.parametrize("baseline", ["optimal", "self"])
+def test_shared_noise_changes_nothing_but_the_spread(baseline):
+    found = {
+        noise: estimate(
+            SoftElim(),
+            problems.named("two-point").replace(noise=noise),
+            instances=20_000,
+            estimator=Estimator(baseline),
+            seed=seed,
+        )
+        for seed, noise in enumerate(("shared", "independent"))
+    }
+    shared, independent = found["shared"], found["independent"]
+    assert_z(shared.mean[0], shared.se[0], independent.mean[0], independent.se[0])
+    ses = [f.regret.std() / f.regret.size**0.5 for f in (shared, independent)]
+    assert_z(shared.regret.mean(), ses[0], independent.regret.mean(), ses[1])
+    assert shared.spread[0] < independent.spread[0]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Linear(Counting):
+    """A policy of one's own, with as many parameters as one likes: a softmax of weighted features."""
+
+    name: ClassVar[str] = "linear"
+    features: int = 3
+
+    def init(self, key):
+        return {"weights": 0.3 * jax.random.normal(key, (self.features,)), "bias": jnp.zeros(self.arms)}
+
+    def log_probs(self, params, state):
+        powers = jnp.arange(1.0, 1 + self.features)
+        scores = (state.means[:, None] ** powers[None, :]) @ params["weights"]
+        return jax.nn.log_softmax(scores + params["bias"])
+
+
+@pytest.mark.parametrize("features", [3, 40])
+def test_a_policy_of_ones_own_in_either_mode(features):
+    """With few parameters forward mode, with many reverse: both agree with enumeration."""
+    policy = Linear(features=features)
+    params = policy.bind(2, 5).init(jax.random.key(4))
+    exact = by_enumeration(policy, SMALL, params)
+    flat = np.concatenate([np.ravel(exact.gradient[name]) for name in sorted(exact.gradient)])
+    found = estimate(policy, SMALL, params, instances=MANY, seed=3)
+    assert (found.per_instance is not None) == (features == 3)
+    assert_z(found.mean, found.se, flat)
+
+
+def test_reverse_mode_is_forward_mode(monkeypatch):
+    problem = problems.named("two-point", horizon=30)
+    forward = estimate(SoftElim(), problem, instances=5000)
+    monkeypatch.setattr("gradband.gradient.FEW", 0)
+    reverse = estimate(SoftElim(), problem, instances=5000)
+    np.testing.assert_allclose(reverse.mean, forward.mean, rtol=1e-4)
+    np.testing.assert_allclose(reverse.regret, forward.regret, rtol=1e-6)
+    # Ten blocks are a small sample of the spread: a factor of three either way is chance.
+    assert forward.se[0] / 3 < reverse.se[0] < forward.se[0] * 3
+
+
+def test_spread_and_standard_error_are_those_of_the_instances():
+    found = estimate(SoftElim(), problems.named("two-point", horizon=20), instances=777)
+    assert found.per_instance.shape == (1, 777)
+    assert found.mean[0] == pytest.approx(found.per_instance.mean())
+    assert found.spread[0] == pytest.approx(found.per_instance.std(ddof=1))
+    assert found.se[0] == pytest.approx(found.spread[0] / 777**0.5)
+
+
+def test_what_cannot_be_differentiated_is_refused():
+    problem = problems.named("two-point")
+    table = Problem(priors.Table(np.zeros((4, 2, 9))), 9)
+    for policy, task, how, match in (
+        (ThompsonSampling(), problem, Estimator(), "no density"),
+        (Uniform(), problem, Estimator(), "no parameters"),
+        (SoftElim(), table, Estimator("optimal"), "use self"),
+        (SoftElim(), table, Estimator(returns="expected"), "means"),
+    ):
+        with pytest.raises(InputError, match=match):
+            estimate(policy, task, estimator=how)
+    for arguments, match in (
+        (("slef",), "did you mean 'self'"),
+        (("self", 3), "2 runs"),
+        (("leave-one-out", 1), "at least 2"),
+        (("none", 0), "runs"),
+        (("none", None, "mean"), "returns"),
+    ):
+        with pytest.raises(InputError, match=match):
+            Estimator(*arguments)
+
+
+def test_tables_train_without_means():
+    """Y of a table is what a finite prior would have drawn, so the gradients agree."""
+    prior = priors.Finite([[0.6, 0.4], [0.4, 0.6]], rewards=rewards.Bernoulli())
+    rng = np.random.default_rng(0)
+    means = np.array([[0.6, 0.4], [0.4, 0.6]])[rng.integers(2, size=30_000)]
+    table = (rng.random((30_000, 2, 5)) < means[:, :, None]).astype(np.float32)
+    drawn = estimate(SoftElim(), Problem(priors.Table(table, held_out=0), 5), instances=MANY)
+    exact = float(by_enumeration(SoftElim(), Problem(prior, 5)).gradient["theta"])
+    # Instances come again, 60 000 drawn from 30 000, so the table's own sampling error is added.
+    assert_z(drawn.mean[0], drawn.se[0], exact, drawn.spread[0] / 30_000**0.5)

@@ -1,0 +1,203 @@
+"""GradBand: it reaches the paper's regrets, stops when it must, and goes on where it was."""
+
+import dataclasses
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from gradband import priors, problems
+from gradband.errors import InputError
+from gradband.evaluate import evaluate
+from gradband.gradient import Estimator
+from gradband.learn import annealed, learn, load
+from gradband.policies import Boltzmann, Counting, EpsilonGreedy, Exp3, SoftElim
+from gradband.problems import Problem
+
+SMALL = problems.named("two-point", horizon=20)
+QUICK = {"iterations": 6, "batch": 256}
+
+
+def theta(learned):
+    return float(learned.params["theta"])
+
+
+def test_softelim_on_two_point():
+    """The paper has 4.75; the best θ is near .3."""
+    problem = problems.named("two-point")
+    learned = learn(SoftElim(), problem, seed=20)
+    assert 0.2 < theta(learned) < 0.42
+    assert evaluate([learned], problem, seed=20).rows[0].regret.mean < 4.75 + 5 * 0.07
+    assert learned.history["regret"].shape == (100,)
+    assert learned.history["params"][0, 0] == 1.0
+    assert not learned.stopped
+
+
+@pytest.mark.parametrize(
+    ("policy", "low", "high"),
+    [(Exp3(), 0.15, 0.4), (EpsilonGreedy(), 0.02, 0.25), (Boltzmann(), 0.01, 0.2)],
+)
+def test_other_policies_end_near_their_best(policy, low, high):
+    problem = problems.named("two-point")
+    learned = learn(policy, problem, iterations=60, batch=500)
+    table = evaluate({"learned": learned, "before": policy}, problem, instances=5000)
+    better = table.difference("before", "learned")
+    assert better.mean > 5 * better.se
+    assert low < theta(learned) < high
+
+
+@pytest.mark.parametrize("how", [Estimator("optimal"), Estimator("leave-one-out", 4, "expected")], ids=str)
+def test_other_baselines_learn_too(how):
+    learned = learn(SoftElim(), problems.named("two-point"), estimator=how, iterations=40, batch=500)
+    assert 0.2 < theta(learned) < 0.45
+
+
+def test_the_papers_own_scale():
+    """Algorithm 1 as printed, on the problem where it is stable."""
+    learned = learn(SoftElim(), problems.named("two-point"), scale="linear", seed=1)
+    assert 0.15 < theta(learned) < 0.5
+
+
+def test_any_optax_optimiser_with_a_schedule():
+    schedule = optax.exponential_decay(0.1, 1, 0.99)
+    learned = learn(SoftElim(), SMALL, optimizer=optax.adam(schedule), **QUICK)
+    steps = np.abs(np.diff(np.log10(learned.history["params"][:, 0])))
+    assert steps[0] == pytest.approx(0.1, rel=1e-3)  # Adam's first step is its learning rate
+    assert theta(learned) != 1.0
+
+
+def test_temperature_and_curriculum():
+    assert annealed(1, 100) == pytest.approx(1 / (1 - np.exp(-0.05)))
+    assert annealed(100, 100) == pytest.approx(1, abs=0.01)
+    learned = learn(SoftElim(), SMALL, temperature=annealed, curriculum=[5, 10], **QUICK)
+    np.testing.assert_array_equal(learned.history["horizon"], [5] * 6 + [10] * 6 + [20] * 6)
+    plain = learn(SoftElim(), SMALL, curriculum=[5, 10], **QUICK)
+    assert not np.array_equal(plain.history["regret"], learned.history["regret"])
+    # A temperature of 1 is none, but for rounding.
+    one = learn(SoftElim(), SMALL, temperature=lambda i, count: 1.0, curriculum=[5, 10], **QUICK)
+    assert theta(one) == pytest.approx(theta(plain), rel=1e-4)
+
+
+def test_bounds_hold():
+    """Exp3 at θ = 1 on a problem that wants to explore more: θ stays at 1."""
+    problem = Problem(priors.Finite([[0.5, 0.5]]), 10)
+    seen = []
+    learn(
+        Exp3(),
+        problem,
+        optimizer=optax.sgd(10.0),
+        progress=lambda step: seen.append(float(step.params["theta"])),
+        **QUICK,
+    )
+    assert max(seen) <= 1
+    assert min(seen) >= np.float32(Exp3.least)
+
+
+def test_progress_is_told_every_step():
+    steps = []
+    learned = learn(SoftElim(), SMALL, progress=steps.append, **QUICK)
+    assert [s.iteration for s in steps] == [1, 2, 3, 4, 5, 6]
+    assert [s.iterations for s in steps] == [6] * 6
+    np.testing.assert_allclose([s.regret for s in steps], learned.history["regret"], rtol=1e-6)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Fragile(Counting):
+    """A policy whose derivative breaks once its parameter has left its start."""
+
+    name: ClassVar[str] = "fragile"
+
+    def init(self, key):
+        return {"w": jnp.zeros(2)}
+
+    def log_probs(self, params, state):
+        w = params["w"]
+        safe = jnp.where(jnp.abs(w).sum() > 0, jnp.nan, 1.0)
+        return jax.nn.log_softmax(w * safe)
+
+
+def test_a_gradient_that_is_not_finite_stops_with_the_last_good_parameters():
+    learned = learn(Fragile(), SMALL, **QUICK)
+    assert "not finite in iteration 2" in learned.stopped
+    assert np.isfinite(learned.params["w"]).all()
+    assert np.abs(learned.params["w"]).sum() > 0
+    assert len(learned.history["regret"]) == 2
+
+
+def test_interrupted_and_resumed_is_the_same_to_the_bit(tmp_path):
+    settings = {
+        "iterations": 12,
+        "batch": 256,
+        "seed": 4,
+        "optimizer": optax.adam(0.05),
+        "curriculum": [10],
+    }
+    whole = learn(SoftElim(), SMALL, **settings)
+    file = tmp_path / "checkpoint.safetensors"
+    for stop_at in (3, 15):
+
+        def interrupt(step, stop_at=stop_at):
+            if step.iteration == stop_at:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            learn(
+                SoftElim(),
+                SMALL,
+                checkpoint=file,
+                checkpoint_every=2,
+                resume=True,
+                progress=interrupt,
+                **settings,
+            )
+    again = learn(SoftElim(), SMALL, checkpoint=file, resume=True, **settings)
+    assert np.asarray(again.params["theta"]).tobytes() == np.asarray(whole.params["theta"]).tobytes()
+    for name in whole.history:
+        assert again.history[name].tobytes() == whole.history[name].tobytes()
+    done = learn(SoftElim(), SMALL, checkpoint=file, resume=True, **settings)
+    assert theta(done) == theta(whole)
+
+
+def test_a_checkpoint_of_other_settings_is_refused(tmp_path):
+    file = tmp_path / "checkpoint.safetensors"
+    learn(SoftElim(), SMALL, checkpoint=file, **QUICK)
+    for changed in ({"seed": 1}, {"batch": 128}, {"params": {"theta": 0.5}}, {"curriculum": [10]}):
+        with pytest.raises(InputError, match="other settings"):
+            learn(SoftElim(), SMALL, checkpoint=file, resume=True, **(QUICK | changed))
+    with pytest.raises(InputError, match="checkpoint"):
+        learn(SoftElim(), SMALL, resume=True, **QUICK)
+
+
+def test_saved_and_loaded(tmp_path):
+    learned = learn(SoftElim(), SMALL, **QUICK)
+    learned.save(tmp_path / "p.safetensors")
+    again = load(tmp_path / "p.safetensors")
+    assert theta(again) == theta(learned)
+    assert again.policy == learned.policy
+    one, other = (evaluate([x], SMALL, instances=500).rows[0].regrets for x in (learned, again))
+    np.testing.assert_array_equal(one, other)
+
+
+def test_bad_settings_are_refused_before_anything_is_compiled(monkeypatch):
+    def never(*_args, **_settings):
+        raise AssertionError("compiled")
+
+    monkeypatch.setattr("gradband.gradient.compute", never)
+    for settings, match in (
+        ({"iterations": 0}, "iterations"),
+        ({"batch": 0}, "batch"),
+        ({"batch": 2.5}, "batch"),
+        ({"seed": -1}, "seed"),
+        ({"scale": "lin"}, "did you mean 'linear'"),
+        ({"curriculum": [1]}, "at least 2, not 1"),
+        ({"params": {"theta": -1.0}}, "theta"),
+        ({"params": {"eta": 1.0}}, "eta"),
+        ({"params": {"theta": [1.0, 2.0]}}, "shape"),
+        ({"checkpoint_every": 0}, "checkpoint_every"),
+        ({"devices": 0}, "devices"),
+    ):
+        with pytest.raises(InputError, match=match):
+            learn(SoftElim(), SMALL, **settings)

@@ -1,0 +1,202 @@
+"""One protocol suite for every policy that is listed, and the paper's closed forms."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gradband import policies, priors, problems
+from gradband.errors import InputError
+from gradband.evaluate import evaluate
+from gradband.policies import POLICIES, Counts, Exp3, ExploreThenCommit, SoftElim
+
+K, N = 3, 60
+DIFFERENTIABLE = [name for name, policy in POLICIES.items() if policy.differentiable]
+COUNTING = [name for name in DIFFERENTIABLE if issubclass(POLICIES[name], policies.Counting)]
+
+
+def bound(name, arms=K, horizon=N, **settings):
+    return POLICIES[name](**settings).bind(arms, horizon)
+
+
+def after(policy, params, history):
+    """The state after (arm, reward) pairs."""
+    state = policy.begin(params, jnp.int32(0))
+    for arm, reward in history:
+        state = policy.update(params, state, jnp.int32(arm), jnp.float32(reward))
+    return state
+
+
+@pytest.fixture
+def history():
+    rng = np.random.default_rng(0)
+    opening = [(arm, float(rng.random() < 0.5)) for arm in range(K)]
+    return opening + [(int(rng.integers(K)), float(rng.random() < 0.5)) for _ in range(20)]
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_state_keeps_its_shape(name, history):
+    policy = bound(name)
+    params = policy.init(jax.random.key(0))
+    first, last = policy.begin(params, jnp.int32(0)), after(policy, params, history)
+    assert jax.tree.structure(first) == jax.tree.structure(last)
+    for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(last), strict=True):
+        assert (a.shape, a.dtype) == (b.shape, b.dtype)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_init_is_within_bounds(name):
+    policy = bound(name)
+    params = policy.init(jax.random.key(0))
+    lower, upper = policy.bounds()
+    assert set(lower) == set(upper) == set(params)
+    assert all(lower[n] <= float(params[n]) <= upper[n] for n in params)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_settings_make_the_policy_again(name):
+    policy = POLICIES[name]()
+    assert POLICIES[name](**policy.settings()) == policy
+    assert hash(policy) == hash(POLICIES[name]())
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_probabilities_sum_to_one(name, history):
+    policy = bound(name)
+    params = policy.init(jax.random.key(0))
+    for rounds in range(len(history)):
+        log_probs = policy.log_probs(params, after(policy, params, history[:rounds]))
+        assert log_probs.shape == (K,)
+        assert np.exp(log_probs).sum() == pytest.approx(1, abs=1e-6)
+    latent = policy.latent_log_probs(params)
+    assert latent.shape == (policy.latents,)
+    assert np.exp(latent).sum() == pytest.approx(1, abs=1e-6)
+
+
+@pytest.mark.parametrize("theta", [1e-3, 0.3, 1.0])
+@pytest.mark.parametrize("name", COUNTING)
+def test_probabilities_are_finite_at_extremes(name, theta):
+    policy = bound(name, horizon=10**7, theta=theta)
+    params = policy.init(jax.random.key(0))
+    for pulls, means in (
+        ([1e6, 1e6, 1e6], [0.0, 1.0, 0.5]),
+        ([1e6, 1, 1], [1.0, 0.0, 1.0]),
+        ([1, 1, 1], [0.0, 0.0, 0.0]),
+        ([3e6, 2, 5e6], [1.0, 1.0, 1.0]),
+    ):
+        counts = Counts(jnp.array(pulls), jnp.array(pulls) * jnp.array(means))
+        log_probs, tangent = jax.jvp(
+            lambda p, counts=counts: policy.log_probs(p, counts), (params,), ({"theta": jnp.ones(())},)
+        )
+        assert not np.isnan(log_probs).any()
+        assert np.exp(log_probs).sum() == pytest.approx(1, abs=1e-6)
+        pulled = np.exp(log_probs) > 0
+        assert np.isfinite(np.asarray(tangent)[pulled]).all()
+
+
+def test_exp3_is_finite_at_extremes():
+    for theta in (1e-3, 0.3, 1.0):
+        policy = bound("exp3", theta=theta)
+        log_probs = policy.log_probs(policy.init(None), jnp.array([1e7, 0.0, 1e3]))
+        assert np.isfinite(log_probs).all()
+        assert np.exp(log_probs).sum() == pytest.approx(1, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", COUNTING)
+def test_each_arm_is_pulled_once_first(name):
+    policy = bound(name)
+    params = policy.init(None)
+    for t in range(K):
+        state = after(policy, params, [(arm, 1.0) for arm in range(t)])
+        np.testing.assert_array_equal(np.exp(policy.log_probs(params, state)), np.eye(K)[t])
+
+
+@pytest.mark.parametrize("name", [n for n in POLICIES if not POLICIES[n].differentiable])
+def test_policies_without_a_density_act(name, history):
+    policy = bound(name)
+    state = after(policy, {}, history)
+    arms = {int(policy.act(jax.random.key(i), {}, state)) for i in range(50)}
+    assert arms <= set(range(K))
+
+
+def test_softelim_score_is_the_papers(history):
+    """∇ log p_i = θ⁻² (S_i − Σ_j p_j S_j), Section 4.2."""
+    policy = bound("softelim")
+    state = after(policy, {}, history)
+    means = np.asarray(state.sums / state.pulls, float)
+    statistic = 2 * (means.max() - means) ** 2 * np.asarray(state.pulls, float)
+    for theta in (0.05, 0.3, 1.0, 8.0):
+        weights = np.exp(-statistic / theta)
+        probabilities = weights / weights.sum()
+        params = {"theta": jnp.float32(theta)}
+        np.testing.assert_allclose(np.exp(policy.log_probs(params, state)), probabilities, rtol=2e-5)
+        score = jax.jacfwd(policy.log_probs)(params, state)["theta"]
+        closed = (statistic - probabilities @ statistic) / theta**2
+        np.testing.assert_allclose(score, closed, rtol=2e-5, atol=1e-5)
+
+
+def test_exp3_lemma_score_is_the_papers():
+    """Lemma 3, whose statistics S do not depend on θ."""
+    statistics = np.array([3.0, 9.5, 0.4])
+    policy = Exp3(gradient="lemma").bind(K, N)
+    for theta in (0.05, 0.3, 0.9):
+        v = np.exp(theta * statistics / K)
+        share = v / v.sum()
+        probabilities = theta / K + (1 - theta) * share
+        inner = (1 - theta) * (statistics / K - share @ statistics / K) - 1
+        closed = (share * inner + 1 / K) / probabilities
+        params = {"theta": jnp.float32(theta)}
+        np.testing.assert_allclose(
+            np.exp(policy.log_probs(params, jnp.array(statistics))), probabilities, rtol=1e-5
+        )
+        score = jax.jacfwd(policy.log_probs)(params, jnp.array(statistics))["theta"]
+        np.testing.assert_allclose(score, closed, rtol=1e-5, atol=1e-6)
+
+
+def test_exp3_remembers_importance_weighted_rewards():
+    policy = Exp3(theta=0.5).bind(2, 10)
+    params = policy.init(None)
+    state = after(policy, params, [(0, 1.0)])
+    np.testing.assert_allclose(state, [2.0, 0.0])
+    p = float(np.exp(policy.log_probs(params, state))[1])
+    np.testing.assert_allclose(after(policy, params, [(0, 1.0), (1, 0.7)]), [2.0, 0.7 / p], rtol=1e-6)
+
+
+def test_explore_then_commit_explores_in_turn_and_then_commits():
+    policy = ExploreThenCommit(theta=2.5).bind(2, 20)
+    params = policy.init(None)
+    for latent, length in ((0, 4), (1, 6)):
+        state = policy.begin(params, jnp.int32(latent))
+        pulled = []
+        for t in range(12):
+            arm = int(jnp.argmax(policy.log_probs(params, state)))
+            pulled.append(arm)
+            # Arm 1 pays while exploring and never after: the commitment must hold all the same.
+            state = policy.update(params, state, jnp.int32(arm), jnp.float32(arm == 1 and t < length))
+        assert pulled == [0, 1] * (length // 2) + [1] * (12 - length)
+
+
+def test_horizons_and_parameters_out_of_range_are_refused():
+    with pytest.raises(InputError, match="at least 5, not 4"):
+        SoftElim().bind(5, 4)
+    for policy in (
+        SoftElim(theta=0.0),
+        SoftElim(theta=-1.0),
+        SoftElim(theta=float("nan")),
+        Exp3(theta=1.5),
+    ):
+        with pytest.raises(InputError, match="theta of"):
+            policy.bind(2, 20)
+    with pytest.raises(InputError, match="explore-then-commit"):
+        ExploreThenCommit().bind(2, 3)
+    with pytest.raises(InputError, match="did you mean 'lemma'"):
+        Exp3(gradient="lema").bind(2, 20)
+    with pytest.raises(InputError, match="did you mean 'softelim'"):
+        policies.named("softelm")
+    with pytest.raises(InputError, match="a of ts"):
+        policies.ThompsonSampling(a=0).bind(2, 20)
+
+
+def test_thompson_sampling_needs_rewards_in_the_unit_interval():
+    with pytest.raises(InputError, match=r"rewards in \[0, 1\]"):
+        evaluate([policies.ThompsonSampling()], problems.Problem(priors.Gaussian(2), 20))

@@ -1,0 +1,67 @@
+"""Random numbers against JAX's own hash and SciPy's distributions."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from gradband import random
+
+# A Kolmogorov-Smirnov test fails a true law with this probability, for a fixed seed once and for all.
+FALSE_ALARM = 1e-6
+MANY = 100_000
+
+
+def test_hash_is_fold_in():
+    key = jax.random.key(12)
+    for t in (0, 1, 77, 2**31 + 5, 2**32 - 1):
+        ours = random.hash_words(random.words(key), (jnp.uint32(0), jnp.uint32(t)))
+        theirs = jax.random.key_data(jax.random.fold_in(key, jnp.uint32(t)))
+        assert [int(w) for w in ours] == [int(w) for w in theirs]
+
+
+def test_words_make_the_key_they_came_from():
+    keys = jax.random.split(jax.random.key(3), 5)
+    assert (random.from_words(*random.words(keys)) == keys).all()
+
+
+def test_streams_differ():
+    keys = {random.words(random.stream(random.root(0), name))[0].item() for name in random.STREAMS}
+    assert len(keys) == len(random.STREAMS)
+
+
+def test_unit_is_below_one_even_after_scaling():
+    ends = jnp.array([0, 2**32 - 1], jnp.uint32)
+    assert random.unit(ends)[0] == 0
+    totals = jnp.asarray(np.linspace(0.5, 3, 10001, dtype=np.float32))
+    assert (random.unit(ends)[1] * totals < totals).all()
+    assert 0 < random.open_unit(ends)[0] < random.open_unit(ends)[1] < 1
+
+
+@pytest.mark.parametrize(("draw", "law"), [(random.uniform, stats.uniform), (random.normal, stats.norm)])
+def test_uniform_and_normal(draw, law):
+    keys = jax.random.split(jax.random.key(0), MANY)
+    sample = np.asarray(jax.vmap(draw)(keys))
+    assert stats.kstest(sample, law.cdf).pvalue > FALSE_ALARM
+
+
+@pytest.mark.parametrize("shape", [0.05, 0.4, 1.0, 1.7, 30.0, 900.0])
+def test_gamma(shape):
+    sample = jax.jit(random.log_gamma)(jax.random.key(1), jnp.full(MANY, shape))
+    assert stats.kstest(np.asarray(sample, float), stats.loggamma(shape).cdf).pvalue > FALSE_ALARM
+
+
+@pytest.mark.parametrize(("a", "b"), [(1, 1), (0.3, 3.7), (2, 2), (60, 3), (400, 700)])
+def test_beta(a, b):
+    sample = jax.jit(random.beta)(jax.random.key(2), jnp.full(MANY, float(a)), jnp.full(MANY, float(b)))
+    assert stats.kstest(np.asarray(sample, float), stats.beta(a, b).cdf).pvalue > FALSE_ALARM
+
+
+def test_beta_at_its_ends():
+    key, zero, four = jax.random.key(0), jnp.zeros(1), jnp.full(1, 4.0)
+    assert random.beta(key, zero, four) == 0
+    assert random.beta(key, four, zero) == 1
+    tiny = random.beta(key, jnp.full(MANY, 0.004), jnp.full(MANY, 0.012))
+    share = float((tiny > 0.5).mean())
+    assert abs(share - 0.25) < 5 * (0.25 * 0.75 / MANY) ** 0.5

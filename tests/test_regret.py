@@ -1,0 +1,130 @@
+"""Bayes regrets against those of the paper's problems that were measured or computed elsewhere.
+
+Each value has its standard error; agreement is a z-score on both errors (false-alarm rate in conftest).
+"""
+
+import numpy as np
+import pytest
+from conftest import assert_z
+
+from gradband import priors, problems
+from gradband.errors import InputError
+from gradband.evaluate import Mean, evaluate
+from gradband.exact import by_enumeration
+from gradband.policies import UCB1, EpsilonGreedy, Exp3, SoftElim, ThompsonSampling, Uniform
+from gradband.problems import Problem
+
+# policy, regret, standard error; on two-point
+TWO_POINT = {
+    "ts": (ThompsonSampling(), 5.43, 0.03),
+    "ucb1": (UCB1(), 9.96, 0.02),
+    "exp3 at 0.25": (Exp3(theta=0.25), 11.2, 0.03),
+    "exp3 at 1": (Exp3(theta=1.0), 20.0, 0.02),
+    "uniform": (Uniform(), 20.0, 1e-9),
+    # Without stated errors: 20 000 instances with the standard deviation seen here.
+    **{
+        f"softelim at {theta}": (SoftElim(theta=theta), regret, None)
+        for theta, regret in {
+            0.05: 9.62,
+            0.1: 6.66,
+            0.15: 5.51,
+            0.2: 4.93,
+            0.3: 4.67,
+            0.5: 5.26,
+            1: 7.19,
+            2: 9.90,
+            8: 15.49,
+        }.items()
+    },
+}
+
+
+def test_two_point():
+    players = {name: entry[0] for name, entry in TWO_POINT.items()}
+    table = evaluate(players, problems.named("two-point"), instances=20_000, seed=11)
+    for name, (_, regret, se) in TWO_POINT.items():
+        ours = table[name].regret
+        assert_z(ours.mean, ours.se, regret, ours.se if se is None else se)
+
+
+def test_uniform_2():
+    players = {"ts": ThompsonSampling(), "ucb1": UCB1()}
+    table = evaluate(players, problems.named("uniform-2"), instances=20_000, seed=12)
+    assert_z(table["ts"].regret.mean, table["ts"].regret.se, 3.50, 0.02)
+    assert_z(table["ucb1"].regret.mean, table["ucb1"].regret.se, 8.57, 0.02)
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        (
+            "bernoulli-10",
+            {"ts": (28.45, 0.24), "ucb1": (130.6, 0.3), "0.1": (22.5, 0.6), "1.0": (61.4, 0.1)},
+        ),
+        ("beta-10", {"ts": (27.99, 0.22), "ucb1": (130.9, 0.3), "0.03": (9.34, 0.09), "1.0": (61.5, 0.1)}),
+    ],
+)
+def test_ten_arms(name, values):
+    named = {"ts": ThompsonSampling(), "ucb1": UCB1()}
+    players = {key: named[key] if key in named else SoftElim(theta=float(key)) for key in values}
+    table = evaluate(players, problems.named(name), instances=4000, seed=13)
+    for key, (regret, se) in values.items():
+        ours = table[key].regret
+        assert_z(ours.mean, ours.se, regret, se)
+
+
+def test_reward_and_regret_agree_with_enumeration():
+    problem = Problem(priors.Finite([[0.9, 0.5, 0.1], [0.2, 0.3, 0.6]]), 4)
+    policy = EpsilonGreedy(theta=0.4)
+    exact = by_enumeration(policy, problem).reward
+    row = evaluate([policy], problem, instances=100_000).rows[0]
+    assert_z(row.reward.mean, row.reward.se, exact)
+    assert_z(row.regret.mean, row.regret.se, 4 * 0.75 - exact)
+
+
+def test_bernoulli_rounding_keeps_the_mean():
+    """Thompson sampling hears 0 or 1; the rewards it gains are those of the beta arms."""
+    row = evaluate([ThompsonSampling()], problems.named("beta-10", arms=2, horizon=30), instances=50_000)
+    other = evaluate(
+        [ThompsonSampling()], problems.named("uniform-2", horizon=30), instances=50_000, seed=1
+    )
+    assert_z(
+        row.rows[0].regret.mean,
+        row.rows[0].regret.se,
+        other.rows[0].regret.mean,
+        other.rows[0].regret.se,
+    )
+
+
+def test_unknown_means_are_compared_with_the_best_arm_in_hindsight():
+    table = np.zeros((10, 2, 6))
+    table[:, 0] = 1  # arm 0 always pays
+    row = evaluate([Uniform()], Problem(priors.Table(table, held_out=0.5), 6), instances=100).rows[0]
+    assert row.regrets.shape == (5,)
+    np.testing.assert_array_equal(row.regrets, 6 - row.rewards)
+
+
+def test_names_and_differences():
+    problem = problems.named("two-point", horizon=10)
+    table = evaluate([Uniform(), SoftElim(), SoftElim(theta=0.3)], problem, instances=2000)
+    assert {row.name for row in table.rows} == {"uniform", "softelim", "softelim #2"}
+    assert [row.regret.mean for row in table.rows] == sorted(row.regret.mean for row in table.rows)
+    paired = table.difference("uniform", "softelim")
+    by_hand = table["uniform"].regrets - table["softelim"].regrets
+    assert paired == Mean(by_hand.mean(), by_hand.std(ddof=1) / 2000**0.5)
+    assert "softelim #2" in str(table)
+    with pytest.raises(KeyError):
+        table["nobody"]
+
+
+def test_bad_evaluations_are_refused():
+    problem = problems.named("two-point", horizon=10)
+    with pytest.raises(InputError, match="no policy"):
+        evaluate([], problem)
+    for instances in (0, 1, -5, 2.5, True):
+        with pytest.raises(InputError, match="instances"):
+            evaluate([Uniform()], problem, instances=instances)
+    with pytest.raises(InputError, match="devices"):
+        evaluate([Uniform()], problem, devices=1000)
+    with pytest.raises(InputError, match="seed"):
+        evaluate([Uniform()], problem, seed=-1)

@@ -1,0 +1,113 @@
+"""Same seed, same bits: again, on other devices, in other chunks; and instances stay apart."""
+
+import jax
+import numpy as np
+import pytest
+
+from gradband import gradient, policies, priors, problems
+from gradband.evaluate import _play, evaluate
+from gradband.gradient import Estimator, estimate
+from gradband.learn import learn
+from gradband.policies import Exp3, SoftElim, ThompsonSampling
+from gradband.problems import Problem
+
+PROBLEM = problems.named("bernoulli-10", horizon=40)
+
+
+def bits(array):
+    return np.asarray(array).tobytes()
+
+
+def regrets(**settings):
+    table = evaluate([SoftElim(), ThompsonSampling()], PROBLEM, instances=1500, **settings)
+    return {row.name: bits(row.regrets) for row in table.rows}
+
+
+def test_evaluation_twice_and_on_any_devices():
+    first = regrets(devices=1)
+    assert first == regrets(devices=1)
+    for devices in (2, 3, 4):
+        assert first == regrets(devices=devices)
+    assert first != regrets(seed=1)
+
+
+@pytest.mark.parametrize("policy", [SoftElim(), Exp3(theta=0.5)], ids=lambda p: p.name)
+def test_gradient_on_any_devices(policy):
+    first = estimate(policy, PROBLEM, instances=1000, devices=1)
+    for devices in (1, 2, 3, 4):
+        again = estimate(policy, PROBLEM, instances=1000, devices=devices)
+        assert bits(first.per_instance) == bits(again.per_instance)
+        assert bits(first.mean) == bits(again.mean)
+
+
+def test_learning_twice_and_on_any_devices():
+    settings = {"iterations": 6, "batch": 500, "seed": 3}
+    runs = [learn(SoftElim(), PROBLEM, devices=d, **settings) for d in (1, 1, 2, 4)]
+    assert len({bits(run.params["theta"]) for run in runs}) == 1
+    assert len({bits(run.history["regret"]) for run in runs}) == 1
+
+
+def test_fewer_instances_are_the_first_of_more():
+    """An instance does not know how many others there are, nor what happens to them."""
+    few = estimate(SoftElim(), PROBLEM, instances=300).per_instance
+    many = estimate(SoftElim(), PROBLEM, instances=900).per_instance
+    assert bits(few) == bits(many[:, :300])
+
+
+def test_instances_in_a_batch_do_not_influence_each_other():
+    """Change one instance of a table: only its own results change."""
+    rng = np.random.default_rng(0)
+    table = (rng.random((40, 3, 20)) < 0.5).astype(np.float32)
+    other = table.copy()
+    other[7] = 1 - other[7]
+
+    def run(table):
+        return evaluate([SoftElim()], Problem(priors.Table(table, held_out=0), 20), instances=40).rows[0]
+
+    changed = run(table).regrets != run(other).regrets
+    assert changed[7]
+    assert changed.sum() == 1
+
+
+def test_the_baseline_leaves_instances_and_rewards_as_they_were():
+    """Without a policy's own randomness the realised regrets are the same for all baselines."""
+    found = {
+        name: estimate(SoftElim(), PROBLEM, instances=500, estimator=Estimator(name, runs=runs))
+        for name, runs in (("none", 2), ("optimal", 2), ("self", 2))
+    }
+    assert len({bits(f.regret) for f in found.values()}) == 1
+
+
+def test_policies_are_paired():
+    """The same policy under two names has the same regret on every instance."""
+    table = evaluate({"one": SoftElim(), "two": SoftElim()}, PROBLEM, instances=500)
+    difference = table.difference("one", "two")
+    assert (difference.mean, difference.se) == (0, 0)
+
+
+def test_a_second_call_does_not_compile_again():
+    def count():
+        return gradient._forward._cache_size(), _play._cache_size()
+
+    for theta in (1.0, 0.3):
+        estimate(SoftElim(theta=theta), PROBLEM, instances=500)
+        evaluate([SoftElim(theta=theta)], PROBLEM, instances=500)
+        if theta == 1.0:
+            counts = count()
+    prior = priors.Beta(arms=10, a=2.0, b=3.0)
+    estimate(SoftElim(), Problem(prior, 40), instances=500, seed=5)
+    evaluate([SoftElim()], Problem(prior, 40), instances=500, seed=5)
+    assert count() == counts
+
+
+def test_nothing_is_nan_under_scrutiny():
+    with jax.debug_nans(True):
+        for policy in policies.POLICIES.values():
+            if policy.differentiable and policy.name != "uniform":
+                estimate(policy(), problems.named("two-point", horizon=8), instances=64, devices=1)
+
+
+def test_no_key_is_used_twice():
+    with jax.debug_key_reuse(True):
+        evaluate([ThompsonSampling()], problems.named("beta-10", horizon=12), instances=64, devices=1)
+        estimate(SoftElim(), problems.named("two-point", horizon=8), instances=64, devices=1)
