@@ -183,7 +183,8 @@ def _choose(bits: Array, log_probs: Array) -> Array:
     """An index drawn from log-probabilities [K] by inverting their distribution function.
 
     An index comes out, with no derivative, so tangents pass through a whole rollout untouched. An
-    entry of probability 0 is never chosen, whatever the rounding of the sum.
+    entry of probability 0 is never chosen, whatever the rounding of the sum, and u is never 0, which
+    would choose an entry of probability 10⁻²⁰ once in a few million draws and shake θ with its score.
     """
     edges = jnp.cumsum(jnp.exp(log_probs))
-    return jnp.sum(random.unit(bits) * edges[-1] >= edges)
+    return jnp.sum(random.open_unit(bits) * edges[-1] >= edges)

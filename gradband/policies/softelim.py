@@ -3,7 +3,7 @@
 import dataclasses
 from typing import ClassVar
 
-import jax
+import jax.numpy as jnp
 from jax import Array
 
 from gradband.policies.base import Counting, Counts, OneParameter, Params, each_arm_once
@@ -23,4 +23,5 @@ class SoftElim(Counting, OneParameter):
 
     def log_probs(self, params: Params, state: Counts) -> Array:
         statistic = 2 * (state.means.max() - state.means) ** 2 * state.pulls
-        return each_arm_once(state, jax.nn.log_softmax(-statistic / params["theta"]))
+        exponent = -statistic / params["theta"]  # at most 0, and 0 for the best arm: no overflow
+        return each_arm_once(state, exponent - jnp.log(jnp.exp(exponent).sum()))

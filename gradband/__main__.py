@@ -1,0 +1,5 @@
+"""`python -m gradband`."""
+
+from gradband.cli import main
+
+main()
