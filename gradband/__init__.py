@@ -18,9 +18,10 @@ from gradband._version import __version__
 if TYPE_CHECKING:
     from gradband import exact, policies, priors, problems, rewards
     from gradband.errors import InputError
-    from gradband.evaluate import evaluate
+    from gradband.evaluation import evaluate
     from gradband.gradient import Estimator, estimate
-    from gradband.learn import Learned, annealed, learn, load
+    from gradband.learned import Learned, load
+    from gradband.learning import annealed, learn
     from gradband.problems import Problem
 
 _HOMES = {
@@ -28,11 +29,11 @@ _HOMES = {
     "Problem": "problems",
     "Estimator": "gradient",
     "estimate": "gradient",
-    "Learned": "learn",
-    "annealed": "learn",
-    "learn": "learn",
-    "load": "learn",
-    "evaluate": "evaluate",
+    "Learned": "learned",
+    "annealed": "learning",
+    "learn": "learning",
+    "load": "learned",
+    "evaluate": "evaluation",
 }
 _MODULES = ("exact", "policies", "priors", "problems", "rewards")
 
@@ -60,10 +61,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'gradband' has no attribute {name!r}")
     importlib.import_module("gradband.blocks").compile_whole_loops()
     home = importlib.import_module(f"gradband.{_HOMES.get(name, name)}")
-    value = getattr(home, name) if name in _HOMES else home
-    # A submodule of the same name (learn, evaluate) would otherwise stand in the function's place.
-    globals()[name] = value
-    return value
+    return getattr(home, name) if name in _HOMES else home
 
 
 def __dir__() -> list[str]:

@@ -67,10 +67,11 @@ def map_blocks(
     `function` is compiled for one block. `report` is told how many blocks are done.
     """
     blocks = range(-(-instances // size))
-    copies = {device: jax.device_put(operands, device) for device in set(on)} if len(set(on)) > 1 else {}
+    alone = len(set(on)) == 1
+    copies = {} if alone else {device: jax.device_put(operands, device) for device in set(on)}
 
     def run(block: int) -> Any:
-        given = copies[on[block % len(on)]] if copies else operands
+        given = operands if alone else copies[on[block % len(on)]]
         return jax.tree.map(np.asarray, function(*given, np.int32(block)))
 
     busy = map(run, blocks) if len(on) == 1 else _threads(len(on)).map(run, blocks)

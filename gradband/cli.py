@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import re
 import subprocess
 import sys
 import time
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gradband._version import __version__
-from gradband.errors import InputError, number, unknown
+from gradband.errors import InputError, number, unknown, whole
 
 if TYPE_CHECKING:
     from gradband.policies import Policy
@@ -148,7 +149,12 @@ def learn(
     start = parse_policy(policy)
     stages = [parse_whole("curriculum", text) for text in filter(None, curriculum.split(","))]
     label = task.name or Path(problem).stem
-    folder = out or Path("runs") / f"{label}-{start.name}"
+    folder = out or Path("runs") / re.sub(r"[^\w.-]", "-", f"{label}-{start.name}")
+    whole("instances", instances, least=2)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"can't write to {folder}: {error.strerror}") from None
     settings: dict[str, Any] = {
         "iterations": iterations,
         "batch": batch,
@@ -326,6 +332,11 @@ def gradient(
     if not isinstance(start, gb.policies.OneParameter):
         raise InputError(f"{start.name} has no single parameter theta")
     values, names = parse_range(theta), [name for name in baselines.split(",") if name]
+    if not names:
+        raise InputError("there is no baseline to compare")
+    estimators = {name: gb.Estimator(name, returns=returns) for name in names}
+    for value in values:
+        dataclasses.replace(start, theta=value).bind(task.arms, task.horizon)
     rows = []
     with terminal.progress("estimating", len(values) * len(names)) as update:
         for value in values:
@@ -334,7 +345,7 @@ def gradient(
                     dataclasses.replace(start, theta=value),
                     task,
                     instances=instances,
-                    estimator=gb.Estimator(name, returns=returns),
+                    estimator=estimators[name],
                     seed=seed,
                     devices=devices,
                 )
@@ -397,7 +408,7 @@ def parse_range(text: str) -> list[float]:
         count = int(parts[2]) if len(parts) == 3 else 1
     except ValueError:
         raise InputError(f"theta must be low:high:count, not {text!r}") from None
-    if len(parts) not in (1, 3) or count < 1 or not (np.isfinite(low) and low <= high):
+    if len(parts) not in (1, 3) or count < 1 or not -np.inf < low <= high < np.inf:
         raise InputError(f"theta must be low:high:count with low ≤ high and count ≥ 1, not {text!r}")
     return [float(value) for value in np.linspace(low, high, count)]
 
@@ -443,6 +454,8 @@ def main() -> None:
     use_cache()
     try:
         status = app(standalone_mode=False)
+        if status == 130:  # what typer makes of Ctrl-C
+            raise KeyboardInterrupt
         sys.exit(status if isinstance(status, int) else 0)
     except (InputError, typer.TyperException) as error:
         message = error.format_message() if isinstance(error, typer.TyperException) else str(error)

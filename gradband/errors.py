@@ -5,27 +5,39 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+LARGEST = 3.4e38  # float32 holds no more
+
 
 class InputError(ValueError):
     """Bad input, noticed before anything is compiled."""
 
 
-def unknown(what: str, given: str, allowed: Iterable[str]) -> InputError:
+def unknown(what: str, given: Any, allowed: Iterable[str]) -> InputError:
     """The error for a name that is not among the allowed ones, with the nearest of them.
 
     >>> print(unknown("baseline", "slef", ["none", "self"]))
     unknown baseline 'slef': did you mean 'self'? Known: none, self
     """
     names = list(allowed)
-    near = difflib.get_close_matches(str(given), names, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(given, names, n=1, cutoff=0.5) if isinstance(given, str) else []
     hint = f" did you mean '{near[0]}'?" if near else ""
-    return InputError(f"unknown {what} '{given}':{hint} Known: {', '.join(names)}")
+    return InputError(f"unknown {what} {shown(given)}:{hint} Known: {', '.join(names)}")
+
+
+def shown(value: Any) -> str:
+    """The value on one short line, whatever it is."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python does not write out integers of more than 4300 digits
+        text = "a huge number"
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def whole(what: str, value: Any, least: int = 1) -> int:
-    """A whole number that is at least `least`, or an error that names it."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise InputError(f"{what} must be a whole number of at least {least}, not {value!r}")
+    """A whole number that is at least `least` and fits 32 bits, or an error that names it."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**32:
+        most = " and below 2^32" if isinstance(value, int) and value >= 2**32 else ""
+        raise InputError(f"{what} must be a whole number of at least {least}{most}, not {shown(value)}")
     return value
 
 
@@ -34,8 +46,8 @@ def number(what: str, value: Any, low: float = -math.inf, high: float = math.inf
     if (
         isinstance(value, bool)
         or not isinstance(value, int | float)
-        or not (math.isfinite(value) and low <= value <= high)
+        or not (abs(value) <= LARGEST and low <= value <= high)
     ):
         bounds = f" in [{low:g}, {high:g}]" if (low, high) != (-math.inf, math.inf) else ""
-        raise InputError(f"{what} must be a finite number{bounds}, not {value!r}")
+        raise InputError(f"{what} must be a finite number{bounds}, not {shown(value)}")
     return float(value)

@@ -106,7 +106,8 @@ def estimate(
     key = random.root(seed)
     if params is None:
         params = bound.init(random.stream(key, "init"))
-    return compute(bound, problem, params, key, instances, how, blocks.workers(devices))
+    bound.check_params(params)
+    return compute(bound, jax.device_put(problem), params, key, 0, instances, how, blocks.workers(devices))
 
 
 def compute(
@@ -114,17 +115,18 @@ def compute(
     problem: Problem,
     params: Params,
     key: Array,
+    batch: int,
     instances: int,
     how: Estimator,
     on: tuple[Any, ...],
     temperature: float | None = None,
 ) -> Estimate:
-    """`estimate` for a bound policy and checked input, with a key and devices of the caller's."""
+    """`estimate` for a bound policy and checked input, on the key's batch of this number."""
     size = blocks.block_size(problem.arms)
     tau = None if temperature is None else np.float32(temperature)
     few = sum(leaf.size for leaf in jax.tree.leaves(params)) <= FEW
     function = partial(_forward if few else _reverse, policy.compiled(), how, size)
-    operands = problem, params, key, np.int32(instances), tau
+    operands = problem, params, key, np.uint32(batch), np.int32(instances), tau
     results = blocks.map_blocks(function, operands, instances, size, on)
     regret = blocks.join([regret for _, regret in results], instances)
     if few:
@@ -182,12 +184,14 @@ def _forward(
     problem: Problem,
     params: Params,
     key: Array,
+    batch: Array,
     instances: Array,
     temperature: Array | None,
     block: Array,
 ) -> tuple[Array, Array]:
     """Gradients [P, B] and regrets [B] of a block's instances."""
     flat, unravel = ravel_pytree(params)
+    key = jax.random.fold_in(key, batch)
 
     def surrogate(flat: Array) -> tuple[Array, Array]:
         return _surrogate(policy, how, size, problem, unravel(flat), key, block, temperature)
@@ -211,12 +215,14 @@ def _reverse(
     problem: Problem,
     params: Params,
     key: Array,
+    batch: Array,
     instances: Array,
     temperature: Array | None,
     block: Array,
 ) -> tuple[Array, Array]:
     """The sum [P] of the gradients of a block's instances, and their regrets [B]."""
     flat, unravel = ravel_pytree(params)
+    key = jax.random.fold_in(key, batch)
     counted = block * size + jnp.arange(size) < instances
 
     def surrogate(flat: Array) -> tuple[Array, Array]:

@@ -6,6 +6,7 @@ reward belongs to the round and is the same for all arms. Subclass `Prior` for a
 """
 
 import dataclasses
+import zlib
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -16,7 +17,7 @@ from jax import Array
 
 from gradband import random
 from gradband import rewards as laws
-from gradband.errors import InputError, number, whole
+from gradband.errors import LARGEST, InputError, number, whole
 from gradband.pytrees import pick, pytree
 
 Instance = Any
@@ -81,7 +82,7 @@ class Finite(Prior):
         weights = np.full(count, 1 / count) if self.weights is None else self.weights
         weights = _numbers("weights", weights, axes=1)
         if weights.shape != (count,):
-            raise InputError(f"{count} instances need {count} weights, not {len(weights)}")
+            raise InputError(f"weights must be {count}, one an instance, not {len(weights)}")
         if (weights < 0).any():
             raise InputError(f"weights must not be negative, as {weights.min():g} is")
         if abs(weights.sum() - 1) > 1e-6:
@@ -225,6 +226,11 @@ class Table(Prior):
         return count - int(np.clip(round(count * self.held_out), self.held_out > 0, count - 1))
 
     @property
+    def checksum(self) -> str:
+        """What tells this table from another behind the same file name."""
+        return f"{zlib.crc32(np.ascontiguousarray(self.table).tobytes()):08x}"
+
+    @property
     def unit(self) -> bool:
         return bool((self.table >= 0).all() and (self.table <= 1).all())
 
@@ -247,7 +253,8 @@ class Table(Prior):
             raise InputError(f"the reward table has {self.table.shape[2]} rounds, the horizon is {horizon}")
 
     def describe(self) -> dict[str, Any]:
-        return {"kind": self.kind, "file": self.file, "held_out": self.held_out}
+        about = {"file": self.file, "held_out": self.held_out, "checksum": self.checksum}
+        return {"kind": self.kind, **about}
 
 
 @pytree("table", dropped=("file",))
@@ -264,13 +271,17 @@ class HeldOut(Table):
 def _numbers(what: str, values: Any, axes: int) -> np.ndarray:
     """Finite numbers with this many axes, none of them empty, or an error that names them."""
     try:
-        array = np.asarray(values, dtype=np.float64)
+        array = np.asarray(values)
     except (TypeError, ValueError):
         raise InputError(f"{what} must be numbers in rows of equal length") from None
+    if array.dtype.kind not in ("fiub" if isinstance(values, np.ndarray) else "fiu"):
+        raise InputError(f"{what} must be numbers in rows of equal length")
+    array = array.astype(np.float64)
     if array.ndim != axes or 0 in array.shape:
         raise InputError(f"{what} must have {axes} axes, none of them empty, not the shape {array.shape}")
-    if not np.isfinite(array).all():
-        first = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+    fine = np.abs(array) <= LARGEST
+    if not fine.all():
+        first = tuple(int(i) for i in np.argwhere(~fine)[0])
         raise InputError(f"{what} must be finite, but entry {list(first)} is {array[first]}")
     return array
 

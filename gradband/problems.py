@@ -21,7 +21,7 @@ import numpy as np
 from jax import Array
 
 from gradband import priors, rewards
-from gradband.errors import InputError, unknown, whole
+from gradband.errors import InputError, shown, unknown, whole
 from gradband.priors import Instance, Prior
 from gradband.pytrees import pytree
 
@@ -151,9 +151,11 @@ def load(source: str, arms: int | None = None, horizon: int | None = None) -> Pr
         if path.stat().st_size > 1 << 24:
             raise InputError(f"{path} is too large for a problem file")
         given = tomllib.loads(path.read_text(encoding="utf-8"))
+    except InputError:
+        raise
     except OSError as error:
         raise InputError(f"can't read {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not valid TOML: {error}") from None
     try:
         problem = parse(given, path.parent, arms)
@@ -164,12 +166,14 @@ def load(source: str, arms: int | None = None, horizon: int | None = None) -> Pr
 
 def parse(given: dict[str, Any], folder: Path | None = None, arms: int | None = None) -> Problem:
     """A problem from what a problem file says; tables are read from inside `folder`."""
+    if not isinstance(given, dict):
+        raise InputError(f"a problem must be a dictionary, not {shown(given)}")
     _keys("", given, required=("horizon", "prior"), optional=("name", "noise", "rewards"))
     prior = dict(_table("prior", given["prior"]))
     kind = prior.pop("kind", None)
     kinds = ("finite", "beta", "gaussian", "table")
     if kind not in kinds:
-        raise unknown("prior.kind", str(kind), kinds)
+        raise unknown("prior.kind", kind, kinds)
     if arms is not None:
         if kind not in ("beta", "gaussian"):
             raise InputError(f"the number of arms of a {kind} prior is fixed by its entries")
@@ -177,7 +181,7 @@ def parse(given: dict[str, Any], folder: Path | None = None, arms: int | None = 
     pays = {"rewards": _reward(given["rewards"])} if "rewards" in given else {}
     name = given.get("name", "")
     if not isinstance(name, str):
-        raise InputError(f"name must be a string, not {name!r}")
+        raise InputError(f"name must be a string, not {shown(name)}")
     return Problem(
         _prior(kind, prior, pays, folder),
         given["horizon"],
@@ -196,23 +200,34 @@ def _prior(kind: str, given: dict[str, Any], pays: dict[str, Any], folder: Path 
     if kind == "gaussian":
         _keys("prior.", given, required=("arms",), optional=("mean", "sd"))
         return priors.Gaussian(**given, **pays)
-    _keys("prior.", given, required=("file",), optional=("held_out",))
+    _keys("prior.", given, required=("file",), optional=("held_out", "checksum"))
     if pays:
         raise InputError("a table prior holds its own rewards: remove [rewards]")
     file = given["file"]
-    if not isinstance(file, str) or folder is None:
-        raise InputError(f"prior.file must be the path of an .npz or .parquet file, not {file!r}")
-    path = (folder / file).resolve()
+    if not isinstance(file, str) or not file or folder is None:
+        raise InputError(f"prior.file must be the path of an .npz or .parquet file, not {shown(file)}")
+    try:
+        path = (folder / file).resolve()
+        path.stat()
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError, RuntimeError) as error:
+        raise InputError(f"prior.file can't be read, {shown(file)}: {error}") from None
     if not path.is_relative_to(folder.resolve()):
         raise InputError(f"prior.file must lie in the problem file's folder, which {file} does not")
-    return priors.Table(read_table(path), given.get("held_out", 0.2), file=file)
+    table = priors.Table(read_table(path), given.get("held_out", 0.2), file=file)
+    if given.get("checksum", table.checksum) != table.checksum:
+        raise InputError(
+            f"{file} has changed: its checksum is {table.checksum}, not {shown(given['checksum'])}"
+        )
+    return table
 
 
 def _reward(given: Any) -> rewards.Reward:
     entries = dict(_table("rewards", given))
     kind = entries.pop("kind", None)
-    if kind not in rewards.REWARDS:
-        raise unknown("rewards.kind", str(kind), rewards.REWARDS)
+    if not isinstance(kind, str) or kind not in rewards.REWARDS:
+        raise unknown("rewards.kind", kind, rewards.REWARDS)
     law = rewards.REWARDS[kind]
     _keys("rewards.", entries, optional=tuple(f.name for f in dataclasses.fields(law)))
     return law(**entries)
@@ -220,7 +235,7 @@ def _reward(given: Any) -> rewards.Reward:
 
 def _table(key: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise InputError(f"{key} must be a table, [{key}], not {value!r}")
+        raise InputError(f"{key} must be a table, [{key}], not {shown(value)}")
     return value
 
 
@@ -232,7 +247,7 @@ def _keys(
 ) -> None:
     for key in given:
         if key not in required + optional:
-            raise unknown("key", prefix + key, [prefix + name for name in required + optional])
+            raise unknown("key", f"{prefix}{key}", [prefix + name for name in required + optional])
     for key in required:
         if key not in given:
             raise InputError(f"the key '{prefix}{key}' is missing")
@@ -265,7 +280,9 @@ def _read_npz(path: Path) -> np.ndarray:
                 read = {
                     (1, 0): np.lib.format.read_array_header_1_0,
                     (2, 0): np.lib.format.read_array_header_2_0,
-                }[version]
+                }.get(version)
+                if read is None:
+                    raise ValueError(f"its format is {version}")
                 shape, fortran, dtype = read(member)
                 if dtype.kind not in "fiub":
                     raise InputError(f"the rewards in {path.name} must be numbers, not {dtype}")
@@ -278,7 +295,7 @@ def _read_npz(path: Path) -> np.ndarray:
         raise
     except KeyError:
         raise InputError(f"{path.name} must hold an array named 'rewards'") from None
-    except (OSError, ValueError, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+    except Exception as error:  # zip, zlib and numpy have a dozen kinds of errors for damaged files
         raise InputError(f"{path.name} is not a readable .npz file: {error}") from None
 
 
@@ -293,7 +310,7 @@ def _read_parquet(path: Path) -> np.ndarray:
         counts = [frame[name].n_unique() for name in columns[:3]]
         complete = frame.select(columns[:3]).n_unique() == len(frame) == np.prod(counts)
         values = frame.sort(columns[:3])["reward"].cast(polars.Float64).to_numpy()
-    except (polars.exceptions.PolarsError, OSError) as error:
+    except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError) as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(
             f"{path.name} must be a Parquet file with the columns {', '.join(columns)}: {first}"

@@ -11,9 +11,10 @@ import pytest
 
 from gradband import priors, problems
 from gradband.errors import InputError
-from gradband.evaluate import evaluate
+from gradband.evaluation import evaluate
 from gradband.gradient import Estimator
-from gradband.learn import annealed, learn, load
+from gradband.learned import load
+from gradband.learning import annealed, learn
 from gradband.policies import Boltzmann, Counting, EpsilonGreedy, Exp3, SoftElim
 from gradband.problems import Problem
 

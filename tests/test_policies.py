@@ -7,7 +7,7 @@ import pytest
 
 from gradband import policies, priors, problems
 from gradband.errors import InputError
-from gradband.evaluate import evaluate
+from gradband.evaluation import evaluate
 from gradband.policies import POLICIES, Counts, Exp3, ExploreThenCommit, SoftElim
 
 K, N = 3, 60

@@ -36,6 +36,7 @@ def test_unit_is_below_one_even_after_scaling():
     assert random.unit(ends)[0] == 0
     totals = jnp.asarray(np.linspace(0.5, 3, 10001, dtype=np.float32))
     assert (random.unit(ends)[1] * totals < totals).all()
+    assert (random.open_unit(ends)[1] * totals < totals).all()
     assert 0 < random.open_unit(ends)[0] < random.open_unit(ends)[1] < 1
 
 

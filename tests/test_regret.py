@@ -9,7 +9,7 @@ from conftest import assert_z
 
 from gradband import priors, problems
 from gradband.errors import InputError
-from gradband.evaluate import Mean, evaluate
+from gradband.evaluation import Mean, evaluate
 from gradband.exact import by_enumeration
 from gradband.policies import UCB1, EpsilonGreedy, Exp3, SoftElim, ThompsonSampling, Uniform
 from gradband.problems import Problem

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from gradband import gradient, policies, priors, problems
-from gradband.evaluate import _play, evaluate
+from gradband.evaluation import _play, evaluate
 from gradband.gradient import Estimator, estimate
-from gradband.learn import learn
+from gradband.learning import learn
 from gradband.policies import Exp3, SoftElim, ThompsonSampling
 from gradband.problems import Problem
 

@@ -5,10 +5,10 @@ import pytest
 from conftest import assert_z
 
 from gradband import priors, rewards
-from gradband.evaluate import evaluate
+from gradband.evaluation import evaluate
 from gradband.exact import explore_then_commit_reward
 from gradband.gradient import Estimator, estimate
-from gradband.learn import learn
+from gradband.learning import learn
 from gradband.policies import ExploreThenCommit
 from gradband.problems import Problem
 

@@ -10,9 +10,10 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
-from gradband.errors import InputError, whole
+from gradband.errors import LARGEST, InputError, number, shown, whole
 from gradband.pytrees import one_hot
 
 Params = dict[str, Array]
@@ -50,6 +51,23 @@ class Policy:
     def init(self, key: Array) -> Params:
         """Parameters to start from. Policies with random initial weights use the key."""
         return {}
+
+    def check_params(self, params: Params) -> None:
+        """Refuses parameters that are not this policy's, or out of its bounds."""
+        shapes = jax.eval_shape(self.init, jax.random.key(0))
+        if set(params) != set(shapes):
+            wanted = ", ".join(shapes) or "none"
+            raise InputError(f"the parameters of {self.name} are: {wanted}; not {shown(list(params))}")
+        lower, upper = self.bounds()
+        for name, value in params.items():
+            array, shape = np.asarray(value), shapes[name].shape
+            if array.shape != shape or array.dtype.kind not in "fiu" or not fits(array):
+                raise InputError(f"the parameter {name} must hold finite numbers of the shape {shape}")
+            if (array < np.float32(lower[name])).any() or (array > np.float32(upper[name])).any():
+                raise InputError(
+                    f"{name} must lie in [{lower[name]:g}, {upper[name]:g}] for {self.name} with "
+                    f"{self.arms} arms and {self.horizon} rounds, not {shown(array.tolist())}"
+                )
 
     def compiled(self) -> Self:
         """The policy as compiled code knows it, without what only `init` uses."""
@@ -97,8 +115,7 @@ class OneParameter(Policy):
 
     def check(self) -> None:
         lower, upper = (bound["theta"] for bound in self.bounds())
-        if not (isinstance(self.theta, int | float) and lower <= self.theta <= upper):
-            raise InputError(f"theta of {self.name} must lie in [{lower:g}, {upper:g}], not {self.theta!r}")
+        number(f"theta of {self.name}", self.theta, lower, upper)
 
     def init(self, key: Array) -> Params:
         return {"theta": jnp.asarray(self.theta, float)}
@@ -108,6 +125,11 @@ class OneParameter(Policy):
 
     def bounds(self) -> tuple[dict[str, float], dict[str, float]]:
         return {"theta": self.least}, {"theta": self.most}
+
+
+def fits(array: np.ndarray) -> bool:
+    """Whether float32 can hold all of it as finite numbers."""
+    return bool((np.abs(array.astype(np.float64)) <= LARGEST).all())
 
 
 class Counts(NamedTuple):

@@ -46,6 +46,8 @@ def training_curve(
         below.set(ylabel="θ" if names == ["theta"] else ", ".join(names))
         if (history["params"] > 0).all():
             below.set_yscale("log")
+            for axis_formatter in (below.yaxis.set_major_formatter, below.yaxis.set_minor_formatter):
+                axis_formatter(lambda value, _: f"{value:g}")
     axes[-1, 0].set_xlabel("iteration")
     for axis in axes[:, 0]:
         axis.spines[["top", "right"]].set_visible(False)

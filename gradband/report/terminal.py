@@ -33,7 +33,7 @@ def print_table(title: str, columns: list[str], rows: list[list[str]], notes: st
         table.add_column(column, justify="right" if i else "left", no_wrap=True)
     for row in rows:
         table.add_row(*row)
-    console = Console(width=None if sys.stdout.isatty() else 120)
+    console = Console(width=None if sys.stdout.isatty() else 120, markup=False, emoji=False)
     console.print(table)
     if notes:
         console.print(notes, highlight=False, markup=False, soft_wrap=True)

@@ -13,11 +13,13 @@ import numpy as np
 import optax
 from jax.flatten_util import ravel_pytree
 
-from gradband import blocks, files, gradient, policies, random, rollout
+from gradband import blocks, files, gradient, random, rollout
 from gradband._version import __version__
-from gradband.errors import InputError, number, unknown, whole
+from gradband.errors import InputError, number, shown, unknown, whole
 from gradband.gradient import Estimate, Estimator
+from gradband.learned import Learned, as_params
 from gradband.policies import Params, Policy
+from gradband.policies.base import fits
 from gradband.problems import Problem
 
 CONFIDENCE = 3.0  # standard errors added to the gradient's norm at θ₀ when c is found
@@ -36,67 +38,6 @@ class Step:
     norm: float
     regret: float
     regret_se: float
-
-
-@dataclasses.dataclass(frozen=True)
-class Learned:
-    """A learned policy, how it was learned, and why it stopped early if it did."""
-
-    policy: Policy
-    params: Params
-    history: dict[str, np.ndarray]
-    """by iteration [L]: `horizon`, gradient `norm`, `regret` and `regret_se`; `params` is [L, P]"""
-    about: dict[str, Any]
-    """problem, settings, seed, versions; `evaluation` if there was one"""
-    stopped: str = ""
-
-    def save(self, path: str | Path) -> None:
-        """Writes the policy and its history to one safetensors file."""
-        leaves = {f"params.{name}": np.asarray(leaf) for name, leaf in self.params.items()}
-        curves = {f"history.{name}": curve for name, curve in self.history.items()}
-        about = {
-            "policy": self.policy.name,
-            "settings": self.policy.settings(),
-            "arms": self.policy.arms,
-            "horizon": self.policy.horizon,
-            "stopped": self.stopped,
-            **self.about,
-        }
-        files.save(path, "policy", leaves | curves, about)
-
-
-def load(path: str | Path, policy: Policy | None = None) -> Learned:
-    """Reads a policy file; one of your own class needs an instance of it as `policy`."""
-    arrays, about = files.load(path, "policy")
-    try:
-        name, arms, horizon = about.pop("policy"), about.pop("arms"), about.pop("horizon")
-        settings, stopped = about.pop("settings"), about.pop("stopped")
-        if policy is None:
-            if name not in policies.POLICIES:
-                raise unknown("policy", name, policies.POLICIES)
-            policy = policies.POLICIES[name](**settings)
-        bound = policy.bind(arms, whole("horizon", horizon))
-        shapes = jax.eval_shape(bound.init, jax.random.key(0))
-        params = {name: _parameter(bound, name, arrays, shapes[name].shape) for name in shapes}
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InputError(f"{path} is not a complete policy file: {error}") from None
-    history = {
-        key.removeprefix("history."): array for key, array in arrays.items() if key.startswith("history.")
-    }
-    return Learned(bound, params, history, about, str(stopped))
-
-
-def _parameter(policy: Policy, name: str, arrays: Any, shape: tuple[int, ...]) -> jax.Array:
-    """A parameter out of a file, of the right shape and within its bounds."""
-    array = arrays[f"params.{name}"]
-    lower, upper = (bound[name] for bound in policy.bounds())
-    if array.shape != shape or array.dtype.kind != "f" or not np.isfinite(array).all():
-        raise InputError(f"the parameter {name} must hold finite numbers of the shape {shape}")
-    if (array < np.float32(lower)).any() or (array > np.float32(upper)).any():
-        raise InputError(f"the parameter {name} must lie in [{lower:g}, {upper:g}]")
-    return jnp.asarray(array, float)
 
 
 def annealed(iteration: int, iterations: int) -> float:
@@ -175,27 +116,24 @@ def learn(
     settings = about | {
         "policy": policy.name,
         "policy_settings": policy.settings(),
-        "start": ravel_pytree(start)[0],
+        "start": _flattened(start),
     }
     run = _Run(start, checkpoint=Path(checkpoint) if checkpoint else None, settings=settings)
     if resume:
         run.restore()
     began = time.perf_counter()
+    stages = [jax.device_put(stage) for stage in stages]
     for number_, (stage, staged) in enumerate(zip(stages, bound, strict=True)):
         if number_ < run.stage or run.stopped:
             continue
         training = jax.random.fold_in(random.stream(key, "training"), number_)
-        first = gradient.compute(
-            staged, stage, run.stage_start, random.stream(training, "calibration"), batch, how, on
-        )
+        first = gradient.compute(staged, stage, run.stage_start, training, 0, batch, how, on)
         update, state = _stepper(staged, optimizer, first, run.stage_start, iterations, scale)
         run.begin(number_, state)
         while run.iteration < iterations and not run.stopped:
             i = run.iteration + 1
             tau = None if temperature is None else number("temperature", temperature(i, iterations))
-            est = gradient.compute(
-                staged, stage, run.params, jax.random.fold_in(training, i), batch, how, on, tau
-            )
+            est = gradient.compute(staged, stage, run.params, training, i, batch, how, on, tau)
             run.take(est, update, stage.horizon)
             if progress:
                 where = iterations * number_ + i
@@ -212,13 +150,7 @@ def learn(
 
 def _starting_params(policy: Policy, params: Params | None, key: jax.Array) -> Params:
     """θ₀: given, or the policy's own; within the bounds."""
-    usual = policy.init(key)
-    if params is None:
-        return usual
-    if set(params) != set(usual):
-        raise InputError(f"{policy.name} has the parameters {', '.join(usual)}, not {list(params)}")
-    arrays = {f"params.{name}": np.asarray(value, np.float32) for name, value in params.items()}
-    return {name: _parameter(policy, name, arrays, usual[name].shape) for name in usual}
+    return policy.init(key) if params is None else as_params(policy, params)
 
 
 def _stepper(
@@ -267,6 +199,18 @@ def _stepper(
     return update, optimizer.init(to_scale(params))
 
 
+def _flattened(params: Params) -> np.ndarray:
+    """All parameters in one array [P], in the order of their leaves."""
+    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(params)])
+
+
+def _flat(settings: Any, prefix: str = "") -> dict[str, Any]:
+    """Nested settings by their dotted names."""
+    if not isinstance(settings, dict):
+        return {prefix: settings}
+    return {k: v for name in settings for k, v in _flat(settings[name], f"{prefix}.{name}").items()}
+
+
 class _Run:
     """What changes from iteration to iteration, and can be stored and restored."""
 
@@ -284,7 +228,7 @@ class _Run:
         """Starts a stage, or goes on in the one that was restored."""
         self.state = state
         if self.restored is not None:
-            if len(jax.tree.leaves(state)) != len(self.restored):
+            if [np.shape(leaf) for leaf in jax.tree.leaves(state)] != [a.shape for a in self.restored]:
                 raise InputError("the checkpoint was written with another optimiser")
             self.state = jax.tree.unflatten(jax.tree.structure(state), self.restored)
             self.restored = None
@@ -295,7 +239,7 @@ class _Run:
     def take(self, est: Estimate, update: Callable[..., Any], horizon: int) -> None:
         """One step of gradient ascent, unless the gradient is not a number."""
         self.iteration += 1
-        flat = np.asarray(ravel_pytree(self.params)[0])
+        flat = _flattened(self.params)
         count = est.regret.size
         spread = est.regret.std(ddof=1) if count > 1 else math.nan
         seen = (horizon, est.norm, est.regret.mean(), spread / math.sqrt(count), flat)
@@ -315,8 +259,8 @@ class _Run:
         if self.checkpoint is None:
             return
         arrays = {
-            "params": np.asarray(ravel_pytree(self.params)[0]),
-            "stage_start": np.asarray(ravel_pytree(self.stage_start)[0]),
+            "params": _flattened(self.params),
+            "stage_start": _flattened(self.stage_start),
         }
         for i, leaf in enumerate(jax.tree.leaves(self.state)):
             arrays[f"optimizer.{i}"] = np.asarray(leaf)
@@ -332,21 +276,24 @@ class _Run:
         if not self.checkpoint.exists():
             return
         arrays, about = files.load(self.checkpoint, "checkpoint")
-        for name, mine in self.settings.items():
-            theirs = about.get("settings", {}).get(name)
-            if name != "versions" and theirs != mine:
+        theirs, mine = _flat(about.get("settings")), _flat(self.settings)
+        for name in mine:
+            if not name.startswith(".versions") and theirs.get(name) != mine[name]:
                 raise InputError(
-                    f"{self.checkpoint} was written with other settings: {name} was {theirs}, "
-                    f"now it is {mine}"
+                    f"{self.checkpoint} was written with other settings: {name[1:]} was "
+                    f"{shown(theirs.get(name))}, now it is {shown(mine[name])}"
                 )
         try:
             unravel = ravel_pytree(self.params)[1]
             self.params = unravel(jnp.asarray(arrays["params"]))
             self.stage_start = unravel(jnp.asarray(arrays["stage_start"]))
-            self.stage, self.iteration = whole("stage", about["stage"], 0), about["iteration"]
+            self.stage, self.iteration = (whole(name, about[name], 0) for name in ("stage", "iteration"))
             self.stopped = str(about["stopped"])
             count = sum(name.startswith("optimizer.") for name in arrays)
             self.restored = [arrays[f"optimizer.{i}"] for i in range(count)]
             self.history = {name: list(arrays[f"history.{name}"]) for name in self.history}
+            done = self.stage * self.settings["training"]["iterations"] + self.iteration
+            if {len(values) for values in self.history.values()} != {done} or not fits(arrays["params"]):
+                raise ValueError("its history does not fit its iteration")
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"{self.checkpoint} is not a complete checkpoint: {error}") from None

@@ -107,7 +107,7 @@ def evaluate(
     ['softelim', 'uniform']
     """
     whole("instances", instances, least=2)
-    fresh = problem.fresh()
+    fresh = jax.device_put(problem.fresh())
     instances = min(instances, getattr(fresh.prior, "size", instances))
     if instances < 2:
         raise InputError("an evaluation needs at least 2 instances: hold more of the table out")
@@ -150,7 +150,9 @@ def _player(entry: Policy | WithParams, problem: Problem, seed: int) -> tuple[Po
     if isinstance(entry, Policy):
         policy = rollout.check(entry, problem)
         return policy, policy.init(random.stream(random.root(seed), "init"))
-    return rollout.check(entry.policy, problem), entry.params
+    policy = rollout.check(entry.policy, problem)
+    policy.check_params(entry.params)
+    return policy, entry.params
 
 
 @partial(jax.jit, static_argnums=(0, 1))

@@ -1,0 +1,71 @@
+"""A learned policy and its file."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from gradband import files, policies
+from gradband.errors import InputError, unknown, whole
+from gradband.policies import Params, Policy
+
+
+@dataclasses.dataclass(frozen=True)
+class Learned:
+    """A learned policy, how it was learned, and why it stopped early if it did."""
+
+    policy: Policy
+    params: Params
+    history: dict[str, np.ndarray]
+    """by iteration [L]: `horizon`, gradient `norm`, `regret` and `regret_se`; `params` is [L, P]"""
+    about: dict[str, Any]
+    """problem, settings, seed, versions; `evaluation` if there was one"""
+    stopped: str = ""
+
+    def save(self, path: str | Path) -> None:
+        """Writes the policy and its history to one safetensors file."""
+        leaves = {f"params.{name}": np.asarray(leaf) for name, leaf in self.params.items()}
+        curves = {f"history.{name}": curve for name, curve in self.history.items()}
+        about = {
+            "policy": self.policy.name,
+            "settings": self.policy.settings(),
+            "arms": self.policy.arms,
+            "horizon": self.policy.horizon,
+            "stopped": self.stopped,
+            **self.about,
+        }
+        files.save(path, "policy", leaves | curves, about)
+
+
+def load(path: str | Path, policy: Policy | None = None) -> Learned:
+    """Reads a policy file; one of your own class needs an instance of it as `policy`."""
+    arrays, about = files.load(path, "policy")
+    try:
+        name, arms, horizon = about.pop("policy"), about.pop("arms"), about.pop("horizon")
+        settings, stopped = about.pop("settings"), about.pop("stopped")
+        if policy is None:
+            if name not in policies.POLICIES:
+                raise unknown("policy", name, policies.POLICIES)
+            policy = policies.POLICIES[name](**settings)
+        bound = policy.bind(arms, whole("horizon", horizon))
+        params = as_params(bound, _named(arrays, "params."))
+        if any(array.dtype.kind != "f" for array in arrays.values()):
+            raise InputError("its arrays must hold floating-point numbers")
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"{path} is not a complete policy file: {error}") from None
+    return Learned(bound, params, _named(arrays, "history."), about, str(stopped))
+
+
+def _named(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    """The arrays whose names begin with a prefix, without it."""
+    return {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
+
+
+def as_params(policy: Policy, arrays: dict[str, Any]) -> Params:
+    """These arrays as the policy's parameters, if they can be."""
+    policy.check_params(arrays)
+    return {name: jnp.asarray(array, float) for name, array in arrays.items()}

@@ -1,0 +1,524 @@
+"""Files: round trips to the bit, atomic writing, and one clear sentence for anything that is damaged."""
+
+import ast
+import contextlib
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.numpy import save_file
+
+import gradband
+from gradband import files, problems
+from gradband.errors import InputError
+from gradband.policies import (
+    POLICIES,
+    Exp3,
+    ExploreThenCommit,
+    OneParameter,
+    Policy,
+    SoftElim,
+    ThompsonSampling,
+)
+
+ARRAYS = {
+    "scalar": np.float32(0.1),
+    "matrix": np.arange(6.0).reshape(2, 3),
+    "turned": np.arange(6, dtype=np.int32).reshape(2, 3).T,
+    "none": np.zeros((0, 4), np.float32),
+    "odd": np.array([np.nan, -np.inf, -0.0, 1e-45], np.float32),
+    "flags": np.array([True, False]),
+}
+ABOUT = {"text": "θ ↦ ∇", "list": [1, 2.5, None, True], "deep": {"a": {"b": []}}}
+
+
+def learned(policy=None, **about):
+    """A learned policy that nobody had to learn."""
+    bound = (policy or SoftElim()).bind(2, 20)
+    params = {name: value * 0.9375 for name, value in bound.init(jax.random.key(0)).items()}
+    rng = np.random.default_rng(0)
+    history = {name: rng.random(7, np.float32) for name in ("horizon", "norm", "regret", "regret_se")}
+    history["params"] = rng.random((7, len(params)), np.float32)
+    return gradband.Learned(
+        bound, params, history, {"seed": 3, "problem": {"name": "two-point"}, **about}, "why"
+    )
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "policy.safetensors"
+
+
+# Round trips.
+
+
+def test_arrays_and_what_is_known_of_them_come_back(path):
+    files.save(path, "thing", ARRAYS, ABOUT)
+    arrays, about = files.load(path, "thing")
+    assert about == ABOUT
+    assert set(arrays) == set(ARRAYS)
+    for name, array in ARRAYS.items():
+        assert (arrays[name].shape, arrays[name].dtype) == (array.shape, array.dtype)
+        assert arrays[name].tobytes() == np.asarray(array).tobytes()
+
+
+def test_values_that_json_lacks_are_written_as_it_can_hold_them(path):
+    given = {
+        "nan": np.nan,
+        "inf": [np.inf, (1, -np.inf)],
+        "array": jnp.arange(3),
+        "number": np.float32(0.5),
+        1: 2,
+    }
+    files.save(path, "thing", {}, given)
+    expected = {"nan": None, "inf": [None, [1, None]], "array": [0, 1, 2], "number": 0.5, "1": 2}
+    assert files.load(path, "thing") == ({}, expected)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_policy_comes_back_to_the_bit(path, name):
+    first = learned(POLICIES[name]())
+    first.save(path)
+    again = gradband.load(path)
+    assert again.policy == first.policy
+    assert (again.about, again.stopped) == (first.about, first.stopped)
+    assert set(again.params) == set(first.params)
+    for mine, theirs in ((again.params, first.params), (again.history, first.history)):
+        assert set(mine) == set(theirs)
+        for key in mine:
+            assert (mine[key].shape, mine[key].dtype) == (theirs[key].shape, theirs[key].dtype)
+            assert np.asarray(mine[key]).tobytes() == np.asarray(theirs[key]).tobytes()
+
+
+def test_settings_of_a_policy_come_back(path):
+    learned(Exp3(theta=0.3, gradient="lemma")).save(path)
+    assert gradband.load(path).policy == Exp3(theta=0.3, gradient="lemma").bind(2, 20)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Mine(Policy):
+    """A policy of a user's own, with a parameter for each arm."""
+
+    name: ClassVar[str] = "mine"
+
+    def init(self, key):
+        return {"weights": jnp.arange(1.0, self.arms + 1)}
+
+    def begin(self, params, latent):
+        return ()
+
+    def log_probs(self, params, state):
+        return jax.nn.log_softmax(params["weights"])
+
+    def update(self, params, state, arm, reward):
+        return ()
+
+
+def test_policy_of_ones_own_class_loads_with_an_instance_of_it(path):
+    learned(Mine()).save(path)
+    again = gradband.load(path, policy=Mine())
+    assert again.policy == Mine(arms=2, horizon=20)
+    np.testing.assert_array_equal(again.params["weights"], [0.9375, 1.875])
+
+
+def test_policy_of_ones_own_class_needs_an_instance_of_it(path):
+    learned(Mine()).save(path)
+    with pytest.raises(InputError, match="unknown policy 'mine'.*Known: softelim"):
+        gradband.load(path)
+
+
+def test_policy_of_another_class_is_refused(path):
+    learned(Mine()).save(path)
+    with pytest.raises(InputError, match="policy file"):
+        gradband.load(path, policy=SoftElim())
+
+
+# Writing.
+
+
+def write_nothing(target):
+    raise OSError("the disk is full")
+
+
+def write_half(target):
+    target.write_bytes(b"half")
+    raise KeyboardInterrupt
+
+
+def test_nothing_but_the_file_is_left_after_writing(tmp_path):
+    files.save(tmp_path / "deep" / "er" / "x.safetensors", "thing", ARRAYS, ABOUT)
+    files.write_text(tmp_path / "deep" / "er" / "x.txt", "θ")
+    assert sorted(os.listdir(tmp_path / "deep" / "er")) == ["x.safetensors", "x.txt"]
+    assert (tmp_path / "deep" / "er" / "x.txt").read_text(encoding="utf-8") == "θ"
+
+
+@pytest.mark.parametrize("write", [write_nothing, write_half])
+def test_file_survives_when_writing_fails(path, write):
+    path.write_bytes(b"old")
+    with pytest.raises((OSError, KeyboardInterrupt)):
+        files.write_atomically(path, write)
+    assert os.listdir(path.parent) == [path.name]
+    assert path.read_bytes() == b"old"
+
+
+@pytest.mark.parametrize("write", [write_nothing, write_half])
+def test_nothing_is_left_when_writing_fails(path, write):
+    with pytest.raises((OSError, KeyboardInterrupt)):
+        files.write_atomically(path, write)
+    assert os.listdir(path.parent) == []
+
+
+def test_nothing_is_left_when_the_file_can_not_be_put_in_place(path):
+    path.mkdir()
+    with pytest.raises(OSError, match="directory"):
+        files.save(path, "thing", ARRAYS, ABOUT)
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_nothing_is_written_of_what_json_can_not_hold(path):
+    with pytest.raises(TypeError):
+        files.save(path, "thing", {}, {"object": object()})
+    assert os.listdir(path.parent) == []
+
+
+def test_old_file_is_replaced(path):
+    for text in ("one", "two"):
+        files.write_text(path, text)
+    assert path.read_text() == "two"
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077, 0o002])
+def test_permissions_follow_the_umask(path, mask):
+    before = os.umask(mask)
+    try:
+        files.save(path, "thing", ARRAYS, ABOUT)
+        assert os.umask(mask) == mask
+    finally:
+        os.umask(before)
+    assert path.stat().st_mode & 0o777 == 0o666 & ~mask
+
+
+# What is refused.
+
+
+@pytest.fixture(scope="module")
+def valid(tmp_path_factory):
+    """The bytes of a policy file."""
+    path = tmp_path_factory.mktemp("valid") / "policy.safetensors"
+    learned().save(path)
+    return path.read_bytes()
+
+
+def test_truncated_file_is_refused(path, valid):
+    for length in [0, 1, 7, 8, 9, 50, len(valid) // 2, len(valid) - 30, len(valid) - 1]:
+        path.write_bytes(valid[:length])
+        with pytest.raises(InputError, match="policy.safetensors.*(damaged|can't read)"):
+            gradband.load(path)
+
+
+def test_random_bytes_are_refused(path):
+    for seed in range(20):
+        path.write_bytes(np.random.default_rng(seed).bytes(1000))
+        with pytest.raises(InputError, match="damaged or not a safetensors file"):
+            gradband.load(path)
+
+
+def test_header_that_claims_a_huge_length_is_refused(path, valid):
+    path.write_bytes(b"\xff" * 8 + valid[8:])
+    with pytest.raises(InputError, match="damaged or not a safetensors file"):
+        gradband.load(path)
+
+
+def test_missing_file_is_refused(path):
+    with pytest.raises(InputError, match="can't read .*policy.safetensors: No such file"):
+        gradband.load(path)
+
+
+def test_folder_is_refused(tmp_path):
+    with pytest.raises(InputError, match="can't read|directory"):
+        gradband.load(tmp_path)
+
+
+def test_path_with_a_null_byte_is_refused():
+    with pytest.raises(InputError, match="null byte"):
+        gradband.load("a\0.safetensors")
+
+
+def test_file_that_is_too_large_is_refused(path, valid, monkeypatch):
+    monkeypatch.setattr(files, "SIZE_LIMIT", 100)
+    path.write_bytes(valid)
+    with pytest.raises(InputError, match="larger than"):
+        gradband.load(path)
+
+
+METADATA = {"format": "gradband-policy", "version": "1", "about": "{}"}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "word"),
+    [
+        (None, "not a gradband policy file"),
+        ({"format": "pt"}, "not a gradband policy file"),
+        (METADATA | {"format": "gradband-checkpoint"}, "not a gradband policy file"),
+        (METADATA | {"version": "2"}, "newer gradband.*upgrade"),
+        (METADATA | {"version": "99"}, "newer gradband.*upgrade"),
+        (METADATA | {"version": "0"}, "version '0', which gradband never wrote"),
+        (METADATA | {"version": "one"}, "version 'one', which gradband never wrote"),
+        (METADATA | {"version": "9" * 5000}, "newer gradband|damaged"),
+        ({"format": "gradband-policy"}, "version '', which gradband never wrote"),
+        ({"format": "gradband-policy", "version": "1"}, "damaged: 'about'"),
+        (METADATA | {"about": ""}, "damaged"),
+        (METADATA | {"about": "{"}, "damaged"),
+        (METADATA | {"about": "[" * 100_000}, "damaged"),
+        (METADATA | {"about": "[]"}, "not a gradband policy file"),
+        (METADATA, "not a complete policy file"),
+    ],
+)
+def test_file_with_other_metadata_is_refused(path, metadata, word):
+    save_file({"params.theta": np.ones((), np.float32)}, path, metadata)
+    with pytest.raises(InputError, match=word) as caught:
+        gradband.load(path)
+    assert str(path) in str(caught.value)
+
+
+def test_checkpoint_is_no_policy(path):
+    files.save(path, "checkpoint", {}, {})
+    with pytest.raises(InputError, match="not a gradband policy file"):
+        gradband.load(path)
+
+
+USUAL = {
+    "policy": "softelim",
+    "settings": {"theta": 1.0},
+    "arms": 2,
+    "horizon": 20,
+    "stopped": "",
+}
+THETA = np.float32(0.5)
+
+
+@pytest.mark.parametrize(
+    ("about", "theta", "word"),
+    [
+        ({"policy": "softelm"}, THETA, "unknown policy 'softelm': did you mean 'softelim'"),
+        ({"policy": 3}, THETA, "policy"),
+        ({"policy": ["softelim"]}, THETA, "policy"),
+        ({"policy": None}, THETA, "policy"),
+        ({"settings": {"theta": "1"}}, THETA, "theta of softelim"),
+        ({"settings": {"theta": None}}, THETA, "theta of softelim"),
+        ({"settings": {"theta": -1}}, THETA, "theta of softelim"),
+        ({"settings": {"theta": 10**400}}, THETA, "theta of softelim"),
+        ({"settings": {"theta": True}}, THETA, "theta of softelim"),
+        ({"settings": {"thta": 1}}, THETA, "thta"),
+        ({"settings": [1]}, THETA, "not a complete policy file"),
+        ({"settings": None}, THETA, "not a complete policy file"),
+        ({"policy": "exp3", "settings": {"gradient": "lema"}}, THETA, "mean 'lemma'"),
+        ({"policy": "exp3", "settings": {"gradient": []}}, THETA, "gradient of exp3"),
+        ({"policy": "ts", "settings": {"a": "x"}}, THETA, "a of ts"),
+        ({"arms": 0}, THETA, "arms"),
+        ({"arms": 2.0}, THETA, "arms"),
+        ({"arms": "2"}, THETA, "arms"),
+        ({"arms": 21}, THETA, "horizon of at least 21"),
+        ({"horizon": 0}, THETA, "horizon"),
+        ({"horizon": True}, THETA, "horizon"),
+        ({"horizon": None}, THETA, "horizon"),
+        ({"policy": "explore-then-commit", "settings": {}, "horizon": 10**400}, THETA, "horizon"),
+        ({}, np.float32([0.5]), r"theta must hold finite numbers of the shape \(\)"),
+        ({}, np.zeros((0,), np.float32), "theta must hold"),
+        ({}, np.float32(np.nan), "theta must hold finite numbers"),
+        ({}, np.float32(np.inf), "theta must hold finite numbers"),
+        ({}, np.float64(1e300), "theta must"),
+        ({}, np.int32(1), "must hold floating-point numbers"),
+        ({}, np.float32(0), r"theta must lie in \[0.001, inf\]"),
+        ({}, np.float32(-1), "theta must lie in"),
+        ({"policy": "exp3"}, np.float32(1.5), r"theta must lie in \[0.001, 1\]"),
+        ({"policy": "explore-then-commit", "settings": {}}, np.float32(11), "theta must lie in"),
+        ({}, None, "parameters of softelim are: theta"),
+    ],
+)
+def test_policy_file_with_a_wrong_entry_is_refused(path, about, theta, word):
+    arrays = {} if theta is None else {"params.theta": theta}
+    files.save(path, "policy", arrays, USUAL | about)
+    with pytest.raises(InputError, match=word) as caught:
+        gradband.load(path)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("name", USUAL)
+def test_policy_file_with_an_entry_missing_is_refused(path, name):
+    files.save(path, "policy", {"params.theta": THETA}, {k: v for k, v in USUAL.items() if k != name})
+    with pytest.raises(InputError, match=f"not a complete policy file: .*{name}"):
+        gradband.load(path)
+
+
+def test_usual_entries_are_accepted(path):
+    """Else the tests above would show nothing."""
+    files.save(path, "policy", {"params.theta": THETA}, USUAL)
+    assert gradband.load(path).params == {"theta": 0.5}
+    files.save(path, "policy", {}, USUAL | {"policy": "ts", "settings": {"a": 2.0}})
+    assert gradband.load(path).policy == ThompsonSampling(a=2.0).bind(2, 20)
+
+
+def test_bounds_are_those_of_the_files_own_horizon(path):
+    about = USUAL | {"policy": "explore-then-commit", "settings": {"theta": 15.5}, "horizon": 40}
+    files.save(path, "policy", {"params.theta": np.float32(19.5)}, about)
+    assert gradband.load(path).policy == ExploreThenCommit(theta=15.5).bind(2, 40)
+
+
+def accepts_or_refuses(path, data):
+    """Loads some bytes: a policy within its bounds, or InputError."""
+    path.write_bytes(data)
+    with contextlib.suppress(InputError):
+        found = gradband.load(path)
+        assert isinstance(found.policy, OneParameter)
+        lower, upper = (bound["theta"] for bound in found.policy.bounds())
+        assert np.float32(lower) <= found.params["theta"] <= np.float32(upper)
+
+
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory):
+    return tmp_path_factory.mktemp("scratch") / "damaged.safetensors"
+
+
+@settings(max_examples=400, deadline=None, database=None, derandomize=True)
+@given(st.data())
+def test_any_damage_gives_a_policy_or_bad_input(scratch, valid, data):
+    length = data.draw(st.just(len(valid)) | st.integers(0, len(valid)))
+    damaged = bytearray(valid[:length])
+    for _ in range(data.draw(st.integers(0, 3)) if damaged else 0):
+        damaged[data.draw(st.integers(0, length - 1))] = data.draw(st.integers(0, 255))
+    accepts_or_refuses(scratch, damaged)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.just(10**400) | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=300, deadline=None, database=None, derandomize=True)
+@given(
+    st.fixed_dictionaries(
+        {
+            "policy": st.sampled_from(["softelim", "exp3", "explore-then-commit"]) | JSON,
+            "settings": st.fixed_dictionaries({}, optional={"theta": JSON, "gradient": JSON}) | JSON,
+            "arms": st.integers(1, 9) | JSON,
+            "horizon": st.integers(1, 99) | JSON,
+            "stopped": JSON,
+        }
+    )
+)
+def test_any_entries_give_a_policy_or_bad_input(scratch, about):
+    metadata = METADATA | {"about": json.dumps(about)}
+    save_file({"params.theta": np.asarray(THETA)}, scratch, metadata)
+    accepts_or_refuses(scratch, scratch.read_bytes())
+
+
+# Checkpoints.
+
+PROBLEM = problems.named("two-point", horizon=20)
+
+
+def resume(path, resume=True):
+    return gradband.learn(SoftElim(), PROBLEM, iterations=2, batch=32, checkpoint=path, resume=resume)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    """What a checkpoint holds: arrays and what is known of them."""
+    path = tmp_path_factory.mktemp("checkpoint") / "checkpoint.safetensors"
+    resume(path, resume=False)
+    return files.load(path, "checkpoint")
+
+
+@pytest.mark.parametrize(
+    ("arrays", "about", "word"),
+    [
+        ({}, {"iteration": "1"}, "iteration"),
+        ({}, {"iteration": None}, "iteration"),
+        ({}, {"iteration": -1}, "iteration"),
+        ({}, {"iteration": 10**9}, "iteration"),
+        ({}, {"stage": 5}, "checkpoint"),
+        ({}, {"stage": -1}, "stage"),
+        ({}, {"settings": None}, "settings"),
+        ({}, {"settings": {}}, "settings"),
+        ({"params": np.zeros(2, np.float32)}, {}, "not a complete checkpoint"),
+        ({"params": np.full(1, np.nan, np.float32)}, {}, "checkpoint"),
+        ({"history.regret": np.zeros(1)}, {}, "checkpoint"),
+        ({"history.regret": np.float64(1)}, {}, "not a complete checkpoint"),
+        ({"optimizer.0": np.zeros(3)}, {}, "another optimiser"),
+    ],
+)
+def test_checkpoint_with_a_wrong_entry_is_refused(path, checkpoint, arrays, about, word):
+    files.save(path, "checkpoint", checkpoint[0] | arrays, checkpoint[1] | about)
+    with pytest.raises(InputError, match=word):
+        resume(path)
+
+
+@pytest.mark.parametrize("name", ["params", "stage_start", "history.regret"])
+def test_checkpoint_with_an_array_missing_is_refused(path, checkpoint, name):
+    arrays = {key: array for key, array in checkpoint[0].items() if key != name}
+    files.save(path, "checkpoint", arrays, checkpoint[1])
+    with pytest.raises(InputError, match=f"not a complete checkpoint.*{name}"):
+        resume(path)
+
+
+@pytest.mark.parametrize("name", ["stage", "iteration", "stopped", "settings"])
+def test_checkpoint_with_an_entry_missing_is_refused(path, checkpoint, name):
+    about = {key: value for key, value in checkpoint[1].items() if key != name}
+    files.save(path, "checkpoint", checkpoint[0], about)
+    with pytest.raises(InputError, match="checkpoint"):
+        resume(path)
+
+
+def test_policy_is_no_checkpoint(path):
+    learned().save(path)
+    with pytest.raises(InputError, match="not a gradband checkpoint file"):
+        resume(path)
+
+
+# The package.
+
+
+@pytest.mark.parametrize("first", ["annealed", "gradband.learning"])
+def test_functions_are_not_hidden_by_modules_of_the_same_name(first):
+    """Whatever was used first: a submodule, once imported, is an attribute of its package."""
+    use = f"import {first}" if "." in first else f"gb.{first}"
+    code = f"import gradband as gb\n{use}\nassert type(gb.learn) is type(gb.evaluate) is type(lambda: 0)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+# No code comes out of a file.
+
+
+def test_nothing_imports_pickle():
+    sources = sorted(Path(gradband.__file__).parent.rglob("*.py"))
+    assert len(sources) > 20
+    for source in sources:
+        text = source.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(text)):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [str(node.module)] if isinstance(node, ast.ImportFrom) else []
+            roots = {name.split(".")[0] for name in names}
+            assert not roots & {
+                "pickle",
+                "cPickle",
+                "dill",
+                "cloudpickle",
+                "joblib",
+                "shelve",
+                "marshal",
+            }, source
+        assert "allow_pickle" not in text, source
