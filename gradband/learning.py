@@ -4,6 +4,7 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from gradband.policies.base import fits
 from gradband.problems import Problem
 
 CONFIDENCE = 3.0  # standard errors added to the gradient's norm at θ₀ when c is found
+PLAIN = optax.sgd(1.0)  # its steps are multiplied by α
+ADAM = optax.adam(1e-3)
 SCALES = ("log", "linear")
 HISTORY = ("horizon", "norm", "regret", "regret_se")
 
@@ -121,20 +124,25 @@ def learn(
     run = _Run(start, checkpoint=Path(checkpoint) if checkpoint else None, settings=settings)
     if resume:
         run.restore()
+    usual = PLAIN if ravel_pytree(start)[0].size <= gradient.FEW else ADAM
     began = time.perf_counter()
     stages = [jax.device_put(stage) for stage in stages]
     for number_, (stage, staged) in enumerate(zip(stages, bound, strict=True)):
         if number_ < run.stage or run.stopped:
             continue
         training = jax.random.fold_in(random.stream(key, "training"), number_)
-        first = gradient.compute(staged, stage, run.stage_start, training, 0, batch, how, on)
-        update, state = _stepper(staged, optimizer, first, run.stage_start, iterations, scale)
-        run.begin(number_, state)
+        run.enter(number_)
+        steps = _Steps(staged.compiled(), optimizer or usual, scale)
+        alpha = 1.0
+        if steps.optimizer is PLAIN:
+            first = gradient.compute(staged, stage, run.stage_start, training, 0, batch, how, on)
+            alpha = _step_size(steps, run.stage_start, first, iterations)
+        run.begin(steps.first_state(run.params))
         while run.iteration < iterations and not run.stopped:
             i = run.iteration + 1
             tau = None if temperature is None else number("temperature", temperature(i, iterations))
             est = gradient.compute(staged, stage, run.params, training, i, batch, how, on, tau)
-            run.take(est, update, stage.horizon)
+            run.take(est, steps, alpha, stage.horizon)
             if progress:
                 where = iterations * number_ + i
                 seen = (run.history[name][-1] for name in ("norm", "regret", "regret_se"))
@@ -153,50 +161,52 @@ def _starting_params(policy: Policy, params: Params | None, key: jax.Array) -> P
     return policy.init(key) if params is None else as_params(policy, params)
 
 
-def _stepper(
-    policy: Policy,
-    optimizer: optax.GradientTransformation | None,
-    first: Estimate,
-    params: Params,
-    iterations: int,
-    scale: str,
-) -> tuple[Callable[..., tuple[Params, Any]], Any]:
-    """The step from one θ to the next, and the optimiser's first state."""
-    logs = policy.log_scale if scale == "log" else frozenset()
-    lower, upper = policy.bounds()
-    unravel = ravel_pytree(params)[1]
+@dataclasses.dataclass(frozen=True)
+class _Steps:
+    """How parameters move: an optimiser on a scale. Positive parameters may move by their logarithms."""
 
-    def to_scale(params: Params) -> Params:
-        return {n: jnp.log10(params[n]) if n in logs else params[n] for n in params}
+    policy: Policy
+    optimizer: optax.GradientTransformation
+    scale: str
 
-    def from_scale(scaled: Params) -> Params:
-        return {n: 10 ** scaled[n] if n in logs else scaled[n] for n in scaled}
+    def to_scale(self, params: Params) -> Params:
+        return {n: jnp.log10(params[n]) if self._log(n) else params[n] for n in params}
 
-    def on_scale(params: Params, flat: jax.Array) -> Params:
-        """A gradient with respect to the parameters as one with respect to where they are moved."""
-        return jax.vjp(from_scale, to_scale(params))[1](unravel(flat))[0]
+    def from_scale(self, scaled: Params) -> Params:
+        return {n: 10 ** scaled[n] if self._log(n) else scaled[n] for n in scaled}
 
-    def norm(flat: np.ndarray) -> float:
-        scaled = on_scale(params, jnp.asarray(flat, jnp.float32))
-        return float(np.linalg.norm(ravel_pytree(scaled)[0]))
+    def _log(self, name: str) -> bool:
+        return self.scale == "log" and name in self.policy.log_scale
 
-    if optimizer is None and first.mean.size > gradient.FEW:
-        optimizer = optax.adam(1e-3)
-    if optimizer is None:
-        c = norm(first.mean) + CONFIDENCE * norm(first.se)
-        usable = math.isfinite(c) and c > 0
-        optimizer = optax.sgd(1 / (c * math.sqrt(iterations)) if usable else 0.0)
+    @partial(jax.jit, static_argnums=0)
+    def on_scale(self, params: Params, flat: jax.Array) -> Params:
+        """A gradient [P] with respect to the parameters as one with respect to where they move."""
+        as_tree = ravel_pytree(params)[1](flat)
+        return jax.vjp(self.from_scale, self.to_scale(params))[1](as_tree)[0]
 
-    @jax.jit
-    def update(params: Params, state: Any, ascent: jax.Array) -> tuple[Params, Any]:
-        scaled = to_scale(params)
-        descent = jax.tree.map(jnp.negative, on_scale(params, ascent))
+    def norm(self, params: Params, flat: np.ndarray) -> float:
+        return float(np.linalg.norm(_flattened(self.on_scale(params, flat.astype(np.float32)))))
+
+    @partial(jax.jit, static_argnums=0)
+    def first_state(self, params: Params) -> Any:
+        return self.optimizer.init(self.to_scale(params))
+
+    @partial(jax.jit, static_argnums=0)
+    def take(self, params: Params, state: Any, ascent: jax.Array, alpha: jax.Array) -> tuple[Params, Any]:
+        """One step along the gradient [P] times α, projected onto the policy's bounds."""
+        scaled = self.to_scale(params)
+        descent = jax.tree.map(lambda g: -alpha * g, self.on_scale(params, ascent))
         changes: Any
-        changes, state = optimizer.update(descent, state, scaled)
-        moved = from_scale(jax.tree.map(jnp.add, scaled, changes))
+        changes, state = self.optimizer.update(descent, state, scaled)
+        moved = self.from_scale(jax.tree.map(jnp.add, scaled, changes))
+        lower, upper = self.policy.bounds()
         return {name: jnp.clip(moved[name], lower[name], upper[name]) for name in params}, state
 
-    return update, optimizer.init(to_scale(params))
+
+def _step_size(steps: _Steps, params: Params, first: Estimate, iterations: int) -> float:
+    """The paper's α = 1/(c √L), with ‖ĝ(θ₀)‖ ≤ c with high probability."""
+    c = steps.norm(params, first.mean) + CONFIDENCE * steps.norm(params, first.se)
+    return 1 / (c * math.sqrt(iterations)) if math.isfinite(c) and c > 0 else 0.0
 
 
 def _flattened(params: Params) -> np.ndarray:
@@ -224,19 +234,22 @@ class _Run:
         self.settings = files.finite(settings)
         self.restored: list[np.ndarray] | None = None
 
-    def begin(self, stage: int, state: Any) -> None:
-        """Starts a stage, or goes on in the one that was restored."""
+    def enter(self, stage: int) -> None:
+        """Starts a stage, unless it is the one that was restored."""
+        if self.restored is None:
+            self.stage, self.iteration = stage, 0
+            self.stage_start = self.params
+
+    def begin(self, state: Any) -> None:
+        """Takes the optimiser's first state, or the one that was restored."""
         self.state = state
         if self.restored is not None:
             if [np.shape(leaf) for leaf in jax.tree.leaves(state)] != [a.shape for a in self.restored]:
                 raise InputError("the checkpoint was written with another optimiser")
             self.state = jax.tree.unflatten(jax.tree.structure(state), self.restored)
             self.restored = None
-        else:
-            self.stage, self.iteration = stage, 0
-            self.stage_start = self.params
 
-    def take(self, est: Estimate, update: Callable[..., Any], horizon: int) -> None:
+    def take(self, est: Estimate, steps: _Steps, alpha: float, horizon: int) -> None:
         """One step of gradient ascent, unless the gradient is not a number."""
         self.iteration += 1
         flat = _flattened(self.params)
@@ -248,7 +261,8 @@ class _Run:
         if not math.isfinite(est.norm):
             self.stopped = f"the gradient was not finite in iteration {self.iteration}"
             return
-        params, state = update(self.params, self.state, est.mean.astype(np.float32))
+        ascent = est.mean.astype(np.float32)
+        params, state = steps.take(self.params, self.state, ascent, np.float32(alpha))
         if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(params)):
             self.stopped = f"the parameters were not finite after iteration {self.iteration}"
             return

@@ -139,7 +139,7 @@ def test_policy_of_ones_own_class_needs_an_instance_of_it(path):
 
 def test_policy_of_another_class_is_refused(path):
     learned(Mine()).save(path)
-    with pytest.raises(InputError, match="policy file"):
+    with pytest.raises(InputError, match="parameters of softelim"):
         gradband.load(path, policy=SoftElim())
 
 
