@@ -29,7 +29,7 @@ app = typer.Typer(
 ProblemName = Annotated[
     str,
     typer.Argument(
-        metavar="[PROBLEM]",
+        metavar="PROBLEM",
         show_default=False,
         help="two-point, uniform-2, bernoulli-10, beta-10, distractors, or a TOML file.",
     ),
@@ -41,12 +41,16 @@ Noise = Annotated[
 ]
 PolicyName = Annotated[
     str,
-    typer.Option(help="Policy, with settings after a colon: softelim, exp3:theta=0.5,gradient=lemma, …"),
+    typer.Option(
+        help="softelim, exp3, epsilon-greedy, boltzmann or explore-then-commit; settings follow a colon, "
+        "as in exp3:theta=0.5,gradient=lemma."
+    ),
 ]
 Instances = Annotated[int, typer.Option(help="Fresh instances to measure on.")]
 Seed = Annotated[int, typer.Option(help="Decides everything that is random.")]
 Devices = Annotated[
-    int | None, typer.Option(help="How many devices to use (all; the result does not depend on it).")
+    int | None,
+    typer.Option(help="Cores or devices to use (all of them); the result does not depend on it."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 
@@ -234,7 +238,11 @@ def learn(
 def compare(
     problem: ProblemName = "two-point",
     policies: Annotated[
-        str, typer.Option(help="Names, with settings after a colon (a + between two), or policy files.")
+        str,
+        typer.Option(
+            help="Policies, a comma between: names (also ts, ucb1, uniform), settings after a colon, a + "
+            "between (exp3:theta=0.5+gradient=lemma), or policy files."
+        ),
     ] = "softelim,ts,ucb1,uniform",
     arms: Arms = None,
     horizon: Horizon = None,

@@ -1,5 +1,9 @@
 """Same seed, same bits: again, on other devices, in other chunks; and instances stay apart."""
 
+import os
+import subprocess
+import sys
+
 import jax
 import numpy as np
 import pytest
@@ -111,3 +115,23 @@ def test_no_key_is_used_twice():
     with jax.debug_key_reuse(True):
         evaluate([ThompsonSampling()], problems.named("beta-10", horizon=12), instances=64, devices=1)
         estimate(SoftElim(), problems.named("two-point", horizon=8), instances=64, devices=1)
+
+
+def test_several_jax_devices_give_the_bits_of_one():
+    """JAX's own devices, not only workers on one of them: each compiles the same program for itself."""
+    code = """
+import hashlib, jax, gradband as gb
+problem = gb.problems.named("two-point", horizon=20)
+found = gb.estimate(gb.policies.Exp3(theta=0.5), problem, instances=1500)
+print(jax.local_device_count(), hashlib.sha256(found.per_instance.tobytes()).hexdigest())
+"""
+    seen = {}
+    for count in ("1", "3"):
+        environment = os.environ | {"JAX_NUM_CPU_DEVICES": count}
+        ran = subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+        )
+        devices, digest = ran.stdout.split()
+        seen[devices] = digest
+    assert set(seen) == {"1", "3"}
+    assert seen["1"] == seen["3"]
