@@ -15,12 +15,18 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 RUNS = 2
 
 
+@njit(inline="always")
+def scramble(state: np.uint64) -> np.uint64:
+    """The output of splitmix64 for a state."""
+    x = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
 @njit(fastmath=True, inline="always")
 def uniform(state: np.uint64) -> float:
     """A uniform on (0, 1) from a splitmix64 state."""
-    x = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return (float((x ^ (x >> np.uint64(31))) >> np.uint64(11)) + 0.5) * 2.0**-53
+    return (float(scramble(state) >> np.uint64(11)) + 0.5) * 2.0**-53
 
 
 @njit(fastmath=True, error_model="numpy")
@@ -78,7 +84,7 @@ def iteration(
     gradient = 0.0
     regret = 0.0
     for j in prange(instances):
-        state = np.uint64(seed) * GOLDEN + np.uint64(j) * np.uint64(0xD1B54A32D192ED03)
+        state = scramble(scramble(np.uint64(seed)) + np.uint64(j))
         kind = int(uniform(state) * means.shape[0])
         found = one_instance(state, means[kind], horizon, theta)
         gradient += found[0]

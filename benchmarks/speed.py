@@ -123,7 +123,7 @@ def iteration_row(repeats: int) -> dict:
         return lambda: gb.estimate(gb.policies.SoftElim(), problem, instances=1000)
 
     row = in_turns(iteration("beta-10"), iteration("bernoulli-10"), repeats)
-    return {"what": "an iteration of beta-10 (ours) against one of bernoulli-10 (peer)", **row}
+    return {"what": "a SoftElim gradient on beta-10 (ours) and on bernoulli-10 (peer)", **row}
 
 
 MEMORY = """
@@ -186,8 +186,8 @@ def main() -> None:
     from gradband.report.terminal import print_table
 
     print_table(
-        "Speed (ratio: how many times faster ours is)",
-        ["what", "ours", "peer", "ratio", "range"],
+        "Seconds, or bytes, of ours and of a peer, and the ratio peer / ours",
+        ["what", "ours", "peer", "peer / ours", "range"],
         [
             [
                 row["what"],

@@ -125,7 +125,9 @@ def _apply(equation: Any, inputs: list[Value], batch: tuple[int, int]) -> list[V
         parts = [_widen(value, flag, batch) for value, flag in inputs]
         return [(jnp.concatenate(parts, axis=parameters["dimension"]), True)]
     if name == "random_wrap":
-        return [(jax.random.wrap_key_data(jnp.moveaxis(value, rank - 1, -1)), True)]
+        return [
+            (jax.random.wrap_key_data(jnp.moveaxis(value, rank - 1, -1), impl=parameters["impl"]), True)
+        ]
     if name == "random_unwrap":
         return [(jnp.moveaxis(jax.random.key_data(value), -1, rank), True)]
     if name == "while":

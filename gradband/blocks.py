@@ -2,14 +2,15 @@
 
 A block is B instances in one compiled computation. Which instance is which depends on the seed alone,
 B on the number of arms alone, and every worker runs the same compiled code, one block at a time. So a
-result has the same bits whatever the number of workers, and memory does not grow with the number of
-instances.
+result has the same bits whatever the number of workers, and of the instances only their results, a few
+numbers each, take memory.
 """
 
+import collections
 import functools
 import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -74,15 +75,25 @@ def map_blocks(
         given = operands if alone else copies[on[block % len(on)]]
         return jax.tree.map(np.asarray, function(*given, np.int32(block)))
 
-    busy = map(run, blocks) if len(on) == 1 else _threads(len(on)).map(run, blocks)
     results = []
-    for result in busy:
+    for result in map(run, blocks) if len(on) == 1 else _in_parallel(run, blocks, len(on)):
         results.append(result)
         if report:
             report(len(results))
     return results
 
 
+def _in_parallel(run: Callable[[int], Any], blocks: range, count: int) -> Iterator[Any]:
+    """The results in order. Only a few blocks wait at a time, so an interruption ends soon."""
+    waiting: collections.deque[Future[Any]] = collections.deque()
+    for block in blocks:
+        waiting.append(_threads(count).submit(run, block))
+        if len(waiting) > 2 * count:
+            yield waiting.popleft().result()
+    for future in waiting:
+        yield future.result()
+
+
 def join(pieces: Sequence[np.ndarray], instances: int) -> np.ndarray:
     """The blocks' results [..., B] as one double-precision array [..., instances]."""
-    return np.concatenate(pieces, axis=-1)[..., :instances].astype(np.float64)
+    return np.concatenate(pieces, axis=-1, dtype=np.float64)[..., :instances]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gradband._version import __version__
-from gradband.errors import InputError, number, unknown, whole
+from gradband.errors import InputError, number, unknown
 
 if TYPE_CHECKING:
     from gradband.policies import Policy
@@ -43,7 +43,7 @@ PolicyName = Annotated[
     str,
     typer.Option(
         help="softelim, exp3, epsilon-greedy, boltzmann or explore-then-commit; settings follow a colon, "
-        "as in exp3:theta=0.5,gradient=lemma."
+        "as in exp3:theta=0.5+gradient=lemma."
     ),
 ]
 Instances = Annotated[int, typer.Option(help="Fresh instances to measure on.")]
@@ -78,7 +78,7 @@ def parse_policy(text: str) -> "Policy":
     name, _, rest = text.partition(":")
     policy = policies.named(name)
     settings: dict[str, Any] = {}
-    for entry in filter(None, rest.split(",")):
+    for entry in filter(None, re.split("[,+]", rest)):
         key, _, value = entry.partition("=")
         if key not in policy.settings():
             raise unknown(f"setting of {name}", key, policy.settings())
@@ -89,8 +89,13 @@ def parse_policy(text: str) -> "Policy":
     return dataclasses.replace(policy, **settings)
 
 
-def describe(problem: "Problem", name: str) -> str:
-    return f"{problem.name or Path(name).stem}: {problem.arms} arms, {problem.horizon} rounds"
+def label_of(problem: "Problem", source: str) -> str:
+    """The problem's name, or its file's."""
+    return problem.name or Path(source).stem
+
+
+def describe(problem: "Problem", source: str) -> str:
+    return f"{label_of(problem, source)}: {problem.arms} arms, {problem.horizon} rounds"
 
 
 def shown(params: dict[str, Any]) -> str:
@@ -113,7 +118,9 @@ def learn(
     iterations: Annotated[int, typer.Option(help="Steps of gradient ascent, L.")] = 100,
     batch: Annotated[int, typer.Option(help="Instances in each step, m.")] = 1000,
     baseline: Annotated[str, typer.Option(help="none, optimal, self or leave-one-out.")] = "self",
-    runs: Annotated[int | None, typer.Option(help="Runs on each instance, for leave-one-out.")] = None,
+    runs: Annotated[
+        int | None, typer.Option(help="Runs on each instance (none, optimal: 1; leave-one-out: 4).")
+    ] = None,
     returns: Annotated[str, typer.Option(help="realised, or expected rewards in the return.")] = "realised",
     optimizer: Annotated[
         str,
@@ -146,24 +153,22 @@ def learn(
       gradband learn uniform-2 --optimizer adam --learning-rate 0.05 --decay 0.99
     """
     import gradband as gb
+    from gradband import evaluation
     from gradband.report import figures, terminal
 
     began = time.perf_counter()
     task = load_problem(problem, arms, horizon, noise)
     start = parse_policy(policy)
     stages = [parse_whole("curriculum", text) for text in filter(None, curriculum.split(","))]
-    label = task.name or Path(problem).stem
+    label = label_of(task, problem)
     folder = out or Path("runs") / re.sub(r"[^\w.-]", "-", f"{label}-{start.name}")
-    whole("instances", instances, least=2)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"can't write to {folder}: {error.strerror}") from None
+    evaluation.fresh_instances(task, instances)
     settings: dict[str, Any] = {
         "iterations": iterations,
         "batch": batch,
         "estimator": gb.Estimator(baseline, runs, returns),
         "optimizer": make_optimizer(optimizer, learning_rate, decay),
+        "optimizer_name": f"{optimizer}, learning rate {learning_rate}, decay {decay}",
         "scale": scale,
         "temperature": gb.annealed if anneal else None,
         "curriculum": stages,
@@ -172,6 +177,12 @@ def learn(
         "checkpoint": folder / "checkpoint.safetensors",
         "resume": resume,
     }
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"can't write to {folder}: {error.strerror}") from None
+    if resume and not settings["checkpoint"].exists():
+        print(f"gradband: there is no checkpoint in {folder}: starting anew", file=sys.stderr)
     with terminal.progress("learning", iterations * (len(stages) + 1)) as update:
         learned = gb.learn(
             start,
@@ -181,6 +192,9 @@ def learn(
                 step.iteration, f"{shown(step.params)}  |g| {step.norm:.3g}  regret {step.regret:.2f}"
             ),
         )
+    names = {"policy": "policy.safetensors", "curve": "training.png", "result": "result.json"}
+    files = {what: str(folder / name) for what, name in names.items()}
+    learned.save(files["policy"])
     entries: dict[str, Any] = {f"{start.name}, learned": learned, f"{start.name}, before": start}
     entries |= {"ts": gb.policies.ThompsonSampling()} if task.unit else {}
     with terminal.progress("evaluating", 1) as update:
@@ -194,11 +208,9 @@ def learn(
         )
     ours, before = (table[f"{start.name}, {when}"].regret for when in ("learned", "before"))
     gain = table.difference(f"{start.name}, before", f"{start.name}, learned")
-    benchmarks = [row for row in table.rows if row.name in ("ts",)]
+    benchmarks = [row for row in table.rows if row.name == "ts"]
     count = len(table.rows[0].regrets)
     learned.about["evaluation"] = {"instances": count, "regret": vars(ours), "regret_before": vars(before)}
-    names = {"policy": "policy.safetensors", "curve": "training.png", "result": "result.json"}
-    files = {what: str(folder / name) for what, name in names.items()}
     learned.save(files["policy"])
     lines = {"learned": ours.mean, **{row.name: row.regret.mean for row in benchmarks}}
     parameters = list(learned.params) if sum(p.size for p in learned.params.values()) <= 3 else []
@@ -266,8 +278,9 @@ def compare(
     task = load_problem(problem, arms, horizon, noise)
     entries: dict[str, Any] = {}
     for text in filter(None, policies.split(",")):
-        is_file = text.endswith(".safetensors") or Path(text).is_file()
-        entries[text] = gb.load(text) if is_file else parse_policy(text.replace("+", ","))
+        known = text.partition(":")[0] in gb.policies.POLICIES
+        is_file = not known and (text.endswith(".safetensors") or Path(text).is_file())
+        entries[text] = gb.load(text) if is_file else parse_policy(text)
     with terminal.progress("comparing", 1) as update:
         table = gb.evaluate(
             entries,
@@ -283,7 +296,7 @@ def compare(
     ]
     count = len(table.rows[0].regrets)
     if json:
-        about = task.describe() | {"name": task.name or Path(problem).stem}
+        about = task.describe() | {"name": label_of(task, problem)}
         terminal.print_json({"problem": about, "instances": count, "optimum": None, "policies": rows})
         return
     first = table.rows[0].name
@@ -311,8 +324,9 @@ def compare(
 def gradient(
     problem: ProblemName = "two-point",
     policy: PolicyName = "softelim",
-    theta: Annotated[str, typer.Option(help="Values of θ, as low:high:count.")] = "0.2:2:10",
+    theta: Annotated[str, typer.Option(help="Values of θ, as low:high:count, or one value.")] = "0.2:2:10",
     baselines: Annotated[str, typer.Option(help="Baselines to compare.")] = "none,optimal,self",
+    runs: Annotated[int | None, typer.Option(help="Runs on each instance, for leave-one-out (4).")] = None,
     returns: Annotated[str, typer.Option(help="realised, or expected rewards in the return.")] = "realised",
     arms: Arms = None,
     horizon: Horizon = None,
@@ -342,9 +356,13 @@ def gradient(
     values, names = parse_range(theta), [name for name in baselines.split(",") if name]
     if not names:
         raise InputError("there is no baseline to compare")
-    estimators = {name: gb.Estimator(name, returns=returns) for name in names}
+    estimators = {
+        name: gb.Estimator(name, runs if name == "leave-one-out" else None, returns) for name in names
+    }
     for value in values:
-        dataclasses.replace(start, theta=value).bind(task.arms, task.horizon)
+        bound = dataclasses.replace(start, theta=value).bind(task.arms, task.horizon)
+        for estimator in estimators.values():
+            estimator.check(bound, task)
     rows = []
     with terminal.progress("estimating", len(values) * len(names)) as update:
         for value in values:
@@ -361,7 +379,7 @@ def gradient(
                 rows.append({"theta": value, "baseline": name, **row})
                 update(len(rows), f"θ = {value:.4g}, {name}")
     if json:
-        about = task.describe() | {"name": task.name or Path(problem).stem}
+        about = task.describe() | {"name": label_of(task, problem)}
         terminal.print_json({"problem": about, "policy": start.name, "instances": instances, "rows": rows})
         return
     terminal.print_table(
@@ -451,7 +469,10 @@ def use_cache() -> None:
     Set by environment variables, before JAX is imported; a choice of the user's own stays.
     """
     base = os.environ.get("XDG_CACHE_HOME") or (os.environ.get("LOCALAPPDATA") if os.name == "nt" else None)
-    folder = Path(base or Path.home() / ".cache") / "gradband" / "compiled"
+    try:
+        folder = Path(base or Path.home() / ".cache") / "gradband" / "compiled"
+    except RuntimeError:  # no home folder: every run compiles anew
+        return
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(folder))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")

@@ -3,9 +3,11 @@
 import difflib
 import math
 from collections.abc import Iterable
+from numbers import Integral, Real
 from typing import Any
 
 LARGEST = 3.4e38  # float32 holds no more
+MOST = 2**31  # nor does a 32-bit integer
 
 
 class InputError(ValueError):
@@ -35,19 +37,18 @@ def shown(value: Any) -> str:
 
 def whole(what: str, value: Any, least: int = 1) -> int:
     """A whole number that is at least `least` and fits 32 bits, or an error that names it."""
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**32:
-        most = " and below 2^32" if isinstance(value, int) and value >= 2**32 else ""
+    found = int(value) if not isinstance(value, bool) and isinstance(value, Integral) else None
+    if found is None or not least <= found < MOST:
+        most = f" and below {MOST}" if found is not None and found >= MOST else ""
         raise InputError(f"{what} must be a whole number of at least {least}{most}, not {shown(value)}")
-    return value
+    return found
 
 
 def number(what: str, value: Any, low: float = -math.inf, high: float = math.inf) -> float:
     """A finite number in [low, high], or an error that names it."""
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float)
-        or not (abs(value) <= LARGEST and low <= value <= high)
-    ):
+    found: Any = value if not isinstance(value, bool) and isinstance(value, Real) else math.nan
+    # Compared before it is converted: Python's integers may be larger than any float.
+    if not (-LARGEST <= found <= LARGEST and low <= found <= high):
         bounds = f" in [{low:g}, {high:g}]" if (low, high) != (-math.inf, math.inf) else ""
         raise InputError(f"{what} must be a finite number{bounds}, not {shown(value)}")
-    return float(value)
+    return float(found)

@@ -18,9 +18,9 @@ from jax.flatten_util import ravel_pytree
 
 from gradband import blocks, random, rollout
 from gradband.baselines import BASELINES, runs_for
-from gradband.errors import InputError, unknown, whole
-from gradband.policies import Params, Policy
-from gradband.problems import Problem
+from gradband.errors import InputError, shown, unknown, whole
+from gradband.policies import Params, Policy, as_policy
+from gradband.problems import Problem, as_problem
 
 FEW = 8  # parameters up to which forward mode is used
 RETURNS = ("realised", "expected")
@@ -38,7 +38,7 @@ class Estimate:
     """the standard deviation of a single instance's estimate, ĝ with m = 1 [P]"""
     per_instance: np.ndarray | None
     """gradients [P, m] of the instances, in forward mode"""
-    regret: np.ndarray
+    regrets: np.ndarray
     """regrets [m] of the instances, averaged over runs"""
 
     @property
@@ -82,13 +82,22 @@ class Estimator:
             raise InputError("expected returns need means, which this problem does not know")
 
 
+def as_estimator(given: Estimator | str) -> Estimator:
+    """An estimator, or the usual one with this baseline."""
+    if isinstance(given, str):
+        return Estimator(given)
+    if isinstance(given, Estimator):
+        return given
+    raise InputError(f"an estimator must be an Estimator or a baseline's name, not {shown(given)}")
+
+
 def estimate(
-    policy: Policy,
-    problem: Problem,
+    policy: Policy | str,
+    problem: Problem | str,
     params: Params | None = None,
     *,
     instances: int = 1000,
-    estimator: Estimator | None = None,
+    estimator: Estimator | str = "self",
     seed: int = 0,
     devices: int | None = None,
 ) -> Estimate:
@@ -99,14 +108,13 @@ def estimate(
     >>> g.mean.shape, g.per_instance.shape
     ((1,), (1, 256))
     """
-    bound = rollout.check(policy, problem)
-    how = estimator or Estimator()
+    problem = as_problem(problem)
+    bound = rollout.check(as_policy(policy), problem)
+    how = as_estimator(estimator)
     how.check(bound, problem)
-    whole("instances", instances)
+    whole("instances", instances, least=2)
     key = random.root(seed)
-    if params is None:
-        params = bound.init(random.stream(key, "init"))
-    bound.check_params(params)
+    params = bound.init(random.stream(key, "init")) if params is None else bound.as_params(params)
     return compute(bound, jax.device_put(problem), params, key, 0, instances, how, blocks.workers(devices))
 
 
@@ -131,7 +139,7 @@ def compute(
     regret = blocks.join([regret for _, regret in results], instances)
     if few:
         each = blocks.join([gradients for gradients, _ in results], instances)
-        mean, spread = each.mean(1), each.std(1, ddof=1) if instances > 1 else 0 * each[:, 0]
+        mean, spread = each.mean(1), each.std(1, ddof=1) if instances > 1 else np.nan * each[:, 0]
         return Estimate(mean, spread / np.sqrt(instances), spread, each, regret)
     # A block's gradient is a sum over its instances: blocks are the sample.
     sums = np.array([gradient for gradient, _ in results], np.float64)
@@ -139,7 +147,7 @@ def compute(
     mean = sums.sum(0) / instances
     residual = sums - filled[:, None] * mean
     count = len(residual)
-    variance = (residual**2).sum(0) / instances * count / (count - 1) if count > 1 else 0 * mean
+    variance = (residual**2).sum(0) / instances * count / (count - 1) if count > 1 else np.nan * mean
     return Estimate(mean, np.sqrt(variance / instances), np.sqrt(variance), None, regret)
 
 

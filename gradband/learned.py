@@ -4,7 +4,6 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from gradband import files, policies
@@ -50,7 +49,7 @@ def load(path: str | Path, policy: Policy | None = None) -> Learned:
                 raise unknown("policy", name, policies.POLICIES)
             policy = policies.POLICIES[name](**settings)
         bound = policy.bind(arms, whole("horizon", horizon))
-        params = as_params(bound, _named(arrays, "params."))
+        params = bound.as_params(_named(arrays, "params."))
         if any(array.dtype.kind != "f" for array in arrays.values()):
             raise InputError("its arrays must hold floating-point numbers")
     except InputError as error:
@@ -63,9 +62,3 @@ def load(path: str | Path, policy: Policy | None = None) -> Learned:
 def _named(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
     """The arrays whose names begin with a prefix, without it."""
     return {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
-
-
-def as_params(policy: Policy, arrays: dict[str, Any]) -> Params:
-    """These arrays as the policy's parameters, if they can be."""
-    policy.check_params(arrays)
-    return {name: jnp.asarray(array, float) for name, array in arrays.items()}

@@ -1,6 +1,7 @@
 """GradBand: gradient ascent on the Bayes reward of a policy (Algorithm 1)."""
 
 import dataclasses
+import json
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -17,11 +18,11 @@ from jax.flatten_util import ravel_pytree
 from gradband import blocks, files, gradient, random, rollout
 from gradband._version import __version__
 from gradband.errors import InputError, number, shown, unknown, whole
-from gradband.gradient import Estimate, Estimator
-from gradband.learned import Learned, as_params
-from gradband.policies import Params, Policy
+from gradband.gradient import Estimate, Estimator, as_estimator
+from gradband.learned import Learned
+from gradband.policies import Params, Policy, as_policy
 from gradband.policies.base import fits
-from gradband.problems import Problem
+from gradband.problems import Problem, as_problem
 
 CONFIDENCE = 3.0  # standard errors added to the gradient's norm at θ₀ when c is found
 PLAIN = optax.sgd(1.0)  # its steps are multiplied by α
@@ -49,13 +50,14 @@ def annealed(iteration: int, iterations: int) -> float:
 
 
 def learn(
-    policy: Policy,
-    problem: Problem,
+    policy: Policy | str,
+    problem: Problem | str,
     *,
     iterations: int = 100,
     batch: int = 1000,
-    estimator: Estimator | None = None,
+    estimator: Estimator | str = "self",
     optimizer: optax.GradientTransformation | None = None,
+    optimizer_name: str = "",
     scale: str = "log",
     temperature: Callable[[int, int], float] | None = None,
     curriculum: Sequence[int] = (),
@@ -79,7 +81,8 @@ def learn(
 
     `temperature(i, L)` flattens the arms' probabilities while learning, as `annealed` does. With a
     `curriculum` the policy is learned at each of these horizons in turn, for L iterations each,
-    before the problem's own. With a `checkpoint` file, `resume` goes on from it, to the same bits.
+    before the problem's own. With a `checkpoint` file, `resume` goes on from it, to the same bits, after
+    comparing all settings; of an optimiser of yours only its `optimizer_name` can be compared.
 
     >>> from gradband import policies, problems
     >>> problem = problems.named("two-point", horizon=20)
@@ -87,13 +90,14 @@ def learn(
     >>> learned.history["regret"].shape
     (5,)
     """
+    policy, problem = as_policy(policy), as_problem(problem)
     whole("iterations", iterations)
     whole("batch", batch)
     whole("checkpoint_every", checkpoint_every)
     if scale not in SCALES:
         raise unknown("scale", scale, SCALES)
     stages = [problem.replace(horizon=n) for n in curriculum] + [problem]
-    how = estimator or Estimator()
+    how = as_estimator(estimator)
     bound = [rollout.check(policy, stage) for stage in stages]
     how.check(bound[-1], problem)
     on = blocks.workers(devices)
@@ -109,7 +113,7 @@ def learn(
             "returns": how.returns,
             "curriculum": list(curriculum),
             "temperature": "none" if temperature is None else getattr(temperature, "__name__", "?"),
-            "optimizer": "paper" if optimizer is None else "given",
+            "optimizer": optimizer_name or ("usual" if optimizer is None else "given"),
             "scale": scale,
         },
         "seed": seed,
@@ -121,6 +125,10 @@ def learn(
         "policy_settings": policy.settings(),
         "start": _flattened(start),
     }
+    try:
+        json.dumps(files.finite(settings))
+    except TypeError as error:
+        raise InputError(f"the settings of {policy.name} can't be kept in a file: {error}") from None
     run = _Run(start, checkpoint=Path(checkpoint) if checkpoint else None, settings=settings)
     if resume:
         run.restore()
@@ -136,11 +144,16 @@ def learn(
         alpha = 1.0
         if steps.optimizer is PLAIN:
             first = gradient.compute(staged, stage, run.stage_start, training, 0, batch, how, on)
-            alpha = _step_size(steps, run.stage_start, first, iterations)
+            c = _bound_on_norm(steps, run.stage_start, first)
+            if not 0 < c < math.inf:
+                what = "zero: there is nothing to learn" if c == 0 else "not finite"
+                run.stopped = f"the gradient at the start is {what}"
+                break
+            alpha = 1 / (c * math.sqrt(iterations))
         run.begin(steps.first_state(run.params))
         while run.iteration < iterations and not run.stopped:
             i = run.iteration + 1
-            tau = None if temperature is None else number("temperature", temperature(i, iterations))
+            tau = None if temperature is None else number("temperature", temperature(i, iterations), 1e-6)
             est = gradient.compute(staged, stage, run.params, training, i, batch, how, on, tau)
             run.take(est, steps, alpha, stage.horizon)
             if progress:
@@ -152,13 +165,13 @@ def learn(
                 run.save()
     about["training"]["seconds"] = round(time.perf_counter() - began, 3)
     history = {name: np.asarray(run.history[name], np.float32) for name in HISTORY}
-    history["params"] = np.asarray(run.history["params"], np.float32)
+    history["params"] = np.asarray(run.history["params"], np.float32).reshape(-1, _flattened(start).size)
     return Learned(bound[-1], run.params, history, about, run.stopped)
 
 
 def _starting_params(policy: Policy, params: Params | None, key: jax.Array) -> Params:
     """θ₀: given, or the policy's own; within the bounds."""
-    return policy.init(key) if params is None else as_params(policy, params)
+    return policy.init(key) if params is None else policy.as_params(params)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -203,10 +216,9 @@ class _Steps:
         return {name: jnp.clip(moved[name], lower[name], upper[name]) for name in params}, state
 
 
-def _step_size(steps: _Steps, params: Params, first: Estimate, iterations: int) -> float:
-    """The paper's α = 1/(c √L), with ‖ĝ(θ₀)‖ ≤ c with high probability."""
-    c = steps.norm(params, first.mean) + CONFIDENCE * steps.norm(params, first.se)
-    return 1 / (c * math.sqrt(iterations)) if math.isfinite(c) and c > 0 else 0.0
+def _bound_on_norm(steps: _Steps, params: Params, first: Estimate) -> float:
+    """The constant c, with ‖ĝ(θ₀)‖ ≤ c with high probability."""
+    return steps.norm(params, first.mean) + CONFIDENCE * steps.norm(params, np.nan_to_num(first.se))
 
 
 def _flattened(params: Params) -> np.ndarray:
@@ -253,9 +265,9 @@ class _Run:
         """One step of gradient ascent, unless the gradient is not a number."""
         self.iteration += 1
         flat = _flattened(self.params)
-        count = est.regret.size
-        spread = est.regret.std(ddof=1) if count > 1 else math.nan
-        seen = (horizon, est.norm, est.regret.mean(), spread / math.sqrt(count), flat)
+        count = est.regrets.size
+        spread = est.regrets.std(ddof=1) if count > 1 else math.nan
+        seen = (horizon, est.norm, est.regrets.mean(), spread / math.sqrt(count), flat)
         for name, value in zip(self.history, seen, strict=True):
             self.history[name].append(value)
         if not math.isfinite(est.norm):

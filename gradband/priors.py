@@ -124,7 +124,7 @@ class Beta(Prior):
     rewards: laws.Reward = laws.Bernoulli()
 
     def __post_init__(self) -> None:
-        whole("arms", self.arms)
+        object.__setattr__(self, "arms", whole("arms", self.arms))
         for name in ("a", "b"):
             if number(f"{name} of the beta prior", getattr(self, name)) <= 0:
                 raise InputError(f"{name} of the beta prior must be above 0, not {getattr(self, name)!r}")
@@ -149,7 +149,7 @@ class Gaussian(Prior):
     rewards: laws.Reward = laws.Gaussian()
 
     def __post_init__(self) -> None:
-        whole("arms", self.arms)
+        object.__setattr__(self, "arms", whole("arms", self.arms))
         number("mean of the gaussian prior", self.mean)
         if number("sd of the gaussian prior", self.sd) <= 0:
             raise InputError(f"sd of the gaussian prior must be above 0, not {self.sd!r}")
@@ -181,14 +181,20 @@ class Sampler(Prior):
     rewards: laws.Reward = laws.Bernoulli()
 
     def __post_init__(self) -> None:
-        whole("arms", self.arms)
-        tried = jax.vmap(self.function)(jax.random.split(jax.random.key(0), 64))
+        object.__setattr__(self, "arms", whole("arms", self.arms))
+        keys = jax.random.split(jax.random.key(0), 64)
+        tried = np.asarray(jax.vmap(lambda key: jnp.asarray(self.function(key)))(keys))
         if tried.shape[1:] != (self.arms,):
             raise InputError(f"the sampler must give means of shape ({self.arms},), not {tried.shape[1:]}")
         self.rewards.check(tried)
+        if (tried == tried[0]).all():
+            raise InputError(
+                "the sampler gives the same means for every key: draw with jax.random, not with NumPy, and "
+                "use a finite prior for a single instance"
+            )
 
     def sample(self, key: Array) -> Array:
-        return self.function(key)
+        return jnp.asarray(self.function(key))
 
     def describe(self) -> dict[str, Any]:
         return {"kind": self.kind, "arms": self.arms}
@@ -284,6 +290,3 @@ def _numbers(what: str, values: Any, axes: int) -> np.ndarray:
         first = tuple(int(i) for i in np.argwhere(~fine)[0])
         raise InputError(f"{what} must be finite, but entry {list(first)} is {array[first]}")
     return array
-
-
-PRIORS: dict[str, type[Prior]] = {cls.kind: cls for cls in (Finite, Beta, Gaussian, Sampler, Table)}

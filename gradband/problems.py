@@ -48,7 +48,11 @@ class Problem:
     name: str = ""
 
     def __post_init__(self) -> None:
-        whole("horizon", self.horizon)
+        object.__setattr__(self, "horizon", whole("horizon", self.horizon))
+        if not isinstance(self.prior, Prior):
+            raise InputError(f"a problem's prior must be a Prior, not {shown(self.prior)}")
+        if not isinstance(self.prior.rewards, rewards.Reward):
+            raise InputError(f"a prior's rewards must be a Reward, not {shown(self.prior.rewards)}")
         if self.noise not in NOISES:
             raise unknown("noise", self.noise, NOISES)
         self.prior.check_horizon(self.horizon)
@@ -162,6 +166,15 @@ def load(source: str, arms: int | None = None, horizon: int | None = None) -> Pr
         return problem if horizon is None else problem.replace(horizon=horizon)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
+
+
+def as_problem(given: object) -> Problem:
+    """A problem, or the one of this name or file; an error for anything else."""
+    if isinstance(given, str):
+        return load(given)
+    if isinstance(given, Problem):
+        return given
+    raise InputError(f"a problem must be a Problem, a name or a TOML file, not {shown(given)}")
 
 
 def parse(given: dict[str, Any], folder: Path | None = None, arms: int | None = None) -> Problem:

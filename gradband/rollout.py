@@ -21,6 +21,7 @@ from gradband.policies import Params, Policy
 from gradband.problems import Problem
 from gradband.pytrees import pick
 
+MANY_ARMS = 64
 BEFORE_THE_FIRST = np.uint32(0xFFFFFFFF)  # the "round" whose bits draw the latent
 
 
@@ -186,5 +187,10 @@ def _choose(bits: Array, log_probs: Array) -> Array:
     entry of probability 0 is never chosen, whatever the rounding of the sum, and u is never 0, which
     would choose an entry of probability 10⁻²⁰ once in a few million draws and shake θ with its score.
     """
-    edges = jnp.cumsum(jnp.exp(log_probs))
-    return jnp.sum(random.open_unit(bits) * edges[-1] >= edges)
+    probabilities = jnp.exp(log_probs)
+    edges = jnp.cumsum(probabilities)
+    index = jnp.sum(random.open_unit(bits) * edges[-1] >= edges)
+    if log_probs.shape[0] <= MANY_ARMS:
+        return index
+    # A long cumulative sum is not taken in order, and an edge may fall below the one before it.
+    return jnp.where(pick(probabilities, index) > 0, index, jnp.argmax(probabilities))

@@ -18,7 +18,7 @@ def by_vmap(function, *arguments):
     return jax.vmap(over_runs, in_axes=(None, -1, -1, -1), out_axes=-1)(*arguments)
 
 
-def agree(function, dtype=np.float32):
+def agree(function):
     keys = jax.random.split(jax.random.key(5), (R, B))
     values = jax.random.uniform(jax.random.key(6), (K, R, B), minval=0.1, maxval=5)
     shared = jax.random.uniform(jax.random.key(7), (K, 1, B))
@@ -54,6 +54,9 @@ FUNCTIONS = {
     "keys": lambda th, x, k, m: jax.random.normal(jax.random.fold_in(k, 3), (K,)),
     "split": lambda th, x, k, m: jax.vmap(jax.random.uniform)(jax.random.split(k, K)),
     "beta": lambda th, x, k, m: random.beta(k, x, m + 0.5),
+    "other keys": lambda th, x, k, m: jax.random.key_data(
+        jax.random.wrap_key_data((100 * x).astype(jnp.uint32), impl="rbg")
+    ),
     "words": lambda th, x, k, m: random.words(k),
     "selection": lambda th, x, k, m: (pick(x, jnp.argmax(m)), one_hot(jnp.argmin(x), K)),
     "constants": lambda th, x, k, m: {"a": jnp.arange(3), "b": th, "c": 2.0},

@@ -144,8 +144,18 @@ def test_resuming_a_finished_run_changes_nothing(run, tmp_path, learned):
     assert numbers(again) == numbers(learned.result)
 
 
-def test_resuming_without_a_checkpoint_starts_one(run, learned):
-    assert numbers(run("learn", *LEARN, "--json", "--resume").json) == numbers(learned.result)
+def test_resuming_without_a_checkpoint_starts_one_and_says_so(run, learned):
+    ran = run("learn", *LEARN, "--json", "--resume")
+    assert numbers(json.loads(ran.out)) == numbers(learned.result)
+    assert "no checkpoint in runs/two-point-softelim: starting anew" in ran.err
+
+
+def test_nothing_to_learn_is_said_and_the_policy_saved(run, tmp_path):
+    """With as many rounds as arms there is no choice."""
+    ran = run("learn", "two-point", "--horizon", 2, "--iterations", 2, "--batch", 8, "--instances", 10)
+    assert ran.status == 1
+    assert "nothing to learn" in ran.err
+    assert gradband.load(tmp_path / "runs/two-point-softelim/policy.safetensors").stopped
 
 
 @pytest.mark.parametrize(
@@ -220,10 +230,10 @@ def test_name_of_a_problem_neither_leaves_the_folder_nor_breaks_the_table(run_in
     name = "/../../outside [/b] :smile:"
     inner = tmp_path / "one" / "two" / "three"
     inner.mkdir(parents=True)
-    (inner / "mine.toml").write_text(f"horizon = 4\nname = '{name}'\n[prior]\nkind = 'beta'\narms = 1\n")
+    (inner / "mine.toml").write_text(f"horizon = 4\nname = '{name}'\n[prior]\nkind = 'beta'\narms = 2\n")
     ran = run_in(inner, "learn", "mine.toml", "--iterations", 1, "--batch", 8, "--instances", 10)
     assert (ran.status, ran.err) == (0, "")
-    assert f"{name}: 1 arms" in ran.out
+    assert f"{name}: 2 arms" in ran.out
     assert len(list((inner / "runs").rglob("policy.safetensors"))) == 1
     assert len(list(tmp_path.rglob("policy.safetensors"))) == 1
 

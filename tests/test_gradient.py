@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from conftest import assert_z
 
-from gradband import priors, problems, rewards
+from gradband import blocks, priors, problems, random, rewards
 from gradband.errors import InputError
 from gradband.exact import by_enumeration
-from gradband.gradient import Estimator, estimate
+from gradband.gradient import Estimator, compute, estimate
 from gradband.policies import (
     Boltzmann,
     Counting,
@@ -40,8 +40,11 @@ POLICIES = [
     SoftElim(theta=1.5),
     Exp3(theta=0.2),
     Exp3(theta=0.9),
-    EpsilonGreedy(theta=0.3),
+    EpsilonGreedy(theta=0.1),
+    EpsilonGreedy(theta=0.8),
     Boltzmann(theta=0.2),
+    Boltzmann(theta=1.0),
+    ExploreThenCommit(theta=1.1),
     ExploreThenCommit(theta=1.4),
 ]
 
@@ -88,9 +91,10 @@ def test_enumeration_refuses_what_it_cannot_do():
 @pytest.mark.parametrize("name", ESTIMATORS)
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
 def test_estimates_agree_with_the_exact_gradient(policy, name):
-    exact = float(by_enumeration(policy, SMALL).gradient["theta"])
+    exact = by_enumeration(policy, SMALL)
     found = estimate(policy, SMALL, instances=MANY, estimator=ESTIMATORS[name], seed=1)
-    assert_z(found.mean[0], found.se[0], exact)
+    assert_z(found.mean[0], found.se[0], float(exact.gradient["theta"]))
+    assert_z(found.regrets.mean(), found.regrets.std() / MANY**0.5, 5 * 0.6 - exact.reward)
 
 
 @pytest.mark.parametrize("noise", ["shared", "independent"])
@@ -101,7 +105,24 @@ def test_six_rounds_and_uneven_instances(noise):
     found = estimate(SoftElim(theta=0.4), problem, instances=MANY, seed=2)
     assert_z(found.mean[0], found.se[0], float(exact.gradient["theta"]))
     best = (np.array([0.9, 0.5, 0.2]) @ [0.2, 0.5, 0.3]) * 6
-    assert_z(found.regret.mean(), found.regret.std() / MANY**0.5, best - exact.reward)
+    assert_z(found.regrets.mean(), found.regrets.std() / MANY**0.5, best - exact.reward)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Flattened(SoftElim):
+    """SoftElim as a temperature of 3 makes it."""
+
+    def log_probs(self, params, state):
+        return jax.nn.log_softmax(super().log_probs(params, state) / 3.0)
+
+
+def test_a_temperature_flattens_the_policy():
+    policy = SoftElim(theta=0.3).bind(2, 5)
+    exact = float(by_enumeration(Flattened(theta=0.3), SMALL).gradient["theta"])
+    settings = policy.init(None), random.root(0), 0, MANY, Estimator(), blocks.workers()
+    found = compute(policy, SMALL, *settings, temperature=3.0)
+    assert_z(found.mean[0], found.se[0], exact)
+    assert abs(exact - float(by_enumeration(policy, SMALL).gradient["theta"])) > 5 * found.se[0]
 
 
 def test_lemma_gradient_differs():
@@ -141,8 +162,8 @@ def test_shared_noise_changes_nothing_but_the_spread(baseline):
     }
     shared, independent = found["shared"], found["independent"]
     assert_z(shared.mean[0], shared.se[0], independent.mean[0], independent.se[0])
-    ses = [f.regret.std() / f.regret.size**0.5 for f in (shared, independent)]
-    assert_z(shared.regret.mean(), ses[0], independent.regret.mean(), ses[1])
+    ses = [f.regrets.std() / f.regrets.size**0.5 for f in (shared, independent)]
+    assert_z(shared.regrets.mean(), ses[0], independent.regrets.mean(), ses[1])
     squares = [(f.per_instance[0] - f.mean[0]) ** 2 for f in (shared, independent)]
     gain = squares[1].mean() - squares[0].mean()
     assert gain > 5 * np.sqrt(sum(s.var() / s.size for s in squares))
@@ -182,7 +203,7 @@ def test_reverse_mode_is_forward_mode(monkeypatch):
     monkeypatch.setattr("gradband.gradient.FEW", 0)
     reverse = estimate(SoftElim(), problem, instances=5000)
     np.testing.assert_allclose(reverse.mean, forward.mean, rtol=1e-4)
-    np.testing.assert_allclose(reverse.regret, forward.regret, rtol=1e-6)
+    np.testing.assert_allclose(reverse.regrets, forward.regrets, rtol=1e-6)
     # Ten blocks are a small sample of the spread: a factor of three either way is chance.
     assert forward.se[0] / 3 < reverse.se[0] < forward.se[0] * 3
 
@@ -206,6 +227,9 @@ def test_what_cannot_be_differentiated_is_refused():
     ):
         with pytest.raises(InputError, match=match):
             estimate(policy, task, estimator=how)
+    for instances in (0, 1, 2**31):
+        with pytest.raises(InputError, match="instances"):
+            estimate(SoftElim(), problem, instances=instances)
     for arguments, match in (
         (("slef",), "did you mean 'self'"),
         (("self", 3), "2 runs"),
@@ -227,3 +251,30 @@ def test_tables_train_without_means():
     exact = float(by_enumeration(SoftElim(), Problem(prior, 5)).gradient["theta"])
     # Instances come again, 60 000 drawn from 30 000, so the table's own sampling error is added.
     assert_z(drawn.mean[0], drawn.se[0], exact, drawn.spread[0] / 30_000**0.5)
+
+
+def test_names_will_do_and_wrong_types_are_named():
+    one = estimate("softelim", "two-point", {"theta": 0.3}, instances=64, estimator="optimal")
+    two = estimate(
+        SoftElim(theta=0.3), problems.named("two-point"), instances=64, estimator=Estimator("optimal")
+    )
+    np.testing.assert_array_equal(one.per_instance, two.per_instance)
+    for policy, problem, how, match in (
+        (SoftElim, "two-point", "self", r"write SoftElim\(\)"),
+        (3, "two-point", "self", "a policy must be"),
+        ("softelim", 3, "self", "a problem must be"),
+        ("softelim", "two-point", 3, "an estimator must be"),
+    ):
+        with pytest.raises(InputError, match=match):
+            estimate(policy, problem, estimator=how)
+    with pytest.raises(InputError, match="parameters of softelim are: theta"):
+        estimate("softelim", "two-point", {"eta": 1.0})
+    with pytest.raises(InputError, match="must be a Reward"):
+        Problem(priors.Beta(2, rewards=rewards.Bernoulli), 10)
+
+
+def test_a_sampler_that_ignores_its_key_is_refused():
+    with pytest.raises(InputError, match=r"draw with jax\.random"):
+        priors.Sampler(lambda key: np.random.default_rng(0).random(3), arms=3)
+    listed = priors.Sampler(lambda key: [jax.random.uniform(key), 0.5], arms=2)
+    assert listed.sample(jax.random.key(0)).shape == (2,)

@@ -128,6 +128,22 @@ def test_a_gradient_that_is_not_finite_stops_with_the_last_good_parameters():
     assert len(learned.history["regret"]) == 2
 
 
+def test_where_there_is_nothing_to_learn_it_says_so():
+    """With as many rounds as arms SoftElim has no choice."""
+    learned = learn(SoftElim(), problems.named("two-point", horizon=2), **QUICK)
+    assert "nothing to learn" in learned.stopped
+    assert theta(learned) == 1.0
+
+
+def test_a_setting_that_no_file_can_keep_is_refused_at_once():
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Unkept(Fragile):
+        activation: object = len
+
+    with pytest.raises(InputError, match="can't be kept in a file"):
+        learn(Unkept(), SMALL, **QUICK)
+
+
 def test_interrupted_and_resumed_is_the_same_to_the_bit(tmp_path):
     settings = {
         "iterations": 12,
@@ -168,6 +184,9 @@ def test_a_checkpoint_of_other_settings_is_refused(tmp_path):
     for changed in ({"seed": 1}, {"batch": 128}, {"params": {"theta": 0.5}}, {"curriculum": [10]}):
         with pytest.raises(InputError, match="other settings"):
             learn(SoftElim(), SMALL, checkpoint=file, resume=True, **(QUICK | changed))
+    given = {"optimizer": optax.adam(0.1), "optimizer_name": "adam, .1"}
+    with pytest.raises(InputError, match="training.optimizer was"):
+        learn(SoftElim(), SMALL, checkpoint=file, resume=True, **given, **QUICK)
     with pytest.raises(InputError, match="checkpoint"):
         learn(SoftElim(), SMALL, resume=True, **QUICK)
 
@@ -199,6 +218,7 @@ def test_bad_settings_are_refused_before_anything_is_compiled(monkeypatch):
         ({"params": {"theta": [1.0, 2.0]}}, "shape"),
         ({"checkpoint_every": 0}, "checkpoint_every"),
         ({"devices": 0}, "devices"),
+        ({"estimator": 3}, "an estimator must be"),
     ):
         with pytest.raises(InputError, match=match):
             learn(SoftElim(), SMALL, **settings)

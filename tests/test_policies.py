@@ -23,7 +23,7 @@ def after(policy, params, history):
     """The state after (arm, reward) pairs."""
     state = policy.begin(params, jnp.int32(0))
     for arm, reward in history:
-        state = policy.update(params, state, jnp.int32(arm), jnp.float32(reward))
+        state = policy.update(params, state, jnp.int32(arm), jnp.asarray(reward, float))
     return state
 
 
@@ -119,6 +119,13 @@ def test_policies_without_a_density_act(name, history):
     assert arms <= set(range(K))
 
 
+@pytest.fixture
+def double():
+    with jax.enable_x64(True):
+        yield
+
+
+@pytest.mark.usefixtures("double")
 def test_softelim_score_is_the_papers(history):
     """∇ log p_i = θ⁻² (S_i − Σ_j p_j S_j), Section 4.2."""
     policy = bound("softelim")
@@ -128,13 +135,14 @@ def test_softelim_score_is_the_papers(history):
     for theta in (0.05, 0.3, 1.0, 8.0):
         weights = np.exp(-statistic / theta)
         probabilities = weights / weights.sum()
-        params = {"theta": jnp.float32(theta)}
-        np.testing.assert_allclose(np.exp(policy.log_probs(params, state)), probabilities, rtol=2e-5)
+        params = {"theta": jnp.float64(theta)}
+        np.testing.assert_allclose(np.exp(policy.log_probs(params, state)), probabilities, rtol=1e-12)
         score = jax.jacfwd(policy.log_probs)(params, state)["theta"]
         closed = (statistic - probabilities @ statistic) / theta**2
-        np.testing.assert_allclose(score, closed, rtol=2e-5, atol=1e-5)
+        np.testing.assert_allclose(score, closed, rtol=1e-12)
 
 
+@pytest.mark.usefixtures("double")
 def test_exp3_lemma_score_is_the_papers():
     """Lemma 3, whose statistics S do not depend on θ."""
     statistics = np.array([3.0, 9.5, 0.4])
@@ -145,12 +153,11 @@ def test_exp3_lemma_score_is_the_papers():
         probabilities = theta / K + (1 - theta) * share
         inner = (1 - theta) * (statistics / K - share @ statistics / K) - 1
         closed = (share * inner + 1 / K) / probabilities
-        params = {"theta": jnp.float32(theta)}
-        np.testing.assert_allclose(
-            np.exp(policy.log_probs(params, jnp.array(statistics))), probabilities, rtol=1e-5
-        )
-        score = jax.jacfwd(policy.log_probs)(params, jnp.array(statistics))["theta"]
-        np.testing.assert_allclose(score, closed, rtol=1e-5, atol=1e-6)
+        params = {"theta": jnp.float64(theta)}
+        state = jnp.array(statistics)
+        np.testing.assert_allclose(np.exp(policy.log_probs(params, state)), probabilities, rtol=1e-12)
+        score = jax.jacfwd(policy.log_probs)(params, state)["theta"]
+        np.testing.assert_allclose(score, closed, rtol=1e-12)
 
 
 def test_exp3_remembers_importance_weighted_rewards():

@@ -8,10 +8,10 @@ import jax
 import numpy as np
 import pytest
 
-from gradband import gradient, policies, priors, problems
+from gradband import gradient, policies, priors, problems, random
 from gradband.evaluation import _play, evaluate
 from gradband.gradient import Estimator, estimate
-from gradband.learning import learn
+from gradband.learning import _Steps, learn
 from gradband.policies import Exp3, SoftElim, ThompsonSampling
 from gradband.problems import Problem
 
@@ -79,7 +79,7 @@ def test_the_baseline_leaves_instances_and_rewards_as_they_were():
         name: estimate(SoftElim(), PROBLEM, instances=500, estimator=Estimator(name, runs=runs))
         for name, runs in (("none", 2), ("optimal", 2), ("self", 2))
     }
-    assert len({bits(f.regret) for f in found.values()}) == 1
+    assert len({bits(f.regrets) for f in found.values()}) == 1
 
 
 def test_policies_are_paired():
@@ -91,11 +91,13 @@ def test_policies_are_paired():
 
 def test_a_second_call_does_not_compile_again():
     def count():
-        return gradient._forward._cache_size(), _play._cache_size()
+        steps = [getattr(_Steps, name)._cache_size() for name in ("take", "on_scale", "first_state")]
+        return gradient._forward._cache_size(), _play._cache_size(), *steps
 
     for theta in (1.0, 0.3):
         estimate(SoftElim(theta=theta), PROBLEM, instances=500)
         evaluate([SoftElim(theta=theta)], PROBLEM, instances=500)
+        learn(SoftElim(theta=theta), PROBLEM, iterations=2, batch=500, seed=int(10 * theta))
         if theta == 1.0:
             counts = count()
     prior = priors.Beta(arms=10, a=2.0, b=3.0)
@@ -111,10 +113,24 @@ def test_nothing_is_nan_under_scrutiny():
                 estimate(policy(), problems.named("two-point", horizon=8), instances=64, devices=1)
 
 
-def test_no_key_is_used_twice():
-    with jax.debug_key_reuse(True):
-        evaluate([ThompsonSampling()], problems.named("beta-10", horizon=12), instances=64, devices=1)
-        estimate(SoftElim(), problems.named("two-point", horizon=8), instances=64, devices=1)
+def test_every_draw_has_bits_of_its_own(monkeypatch):
+    """Rewards and actions of all rounds, runs and instances: as many words as draws."""
+    seen = []
+    original = random.hash_words
+
+    def recorded(key, counter):
+        found = original(key, counter)
+        jax.debug.callback(lambda w: seen.append(np.asarray(w)), found[0])
+        return found
+
+    monkeypatch.setattr(random, "hash_words", recorded)
+    estimate(SoftElim(), problems.named("two-point", horizon=31), instances=64, devices=1)
+    jax.effects_barrier()
+    rounds = 31 + 2  # one before the first, and the last draws for a round that does not come
+    drawn = np.concatenate([words.ravel() for words in seen])
+    assert drawn.size == rounds * 3 * 512
+    # Of 50 688 random words of 32 bits, .3 pairs are equal by chance: more than 6 once in 10⁷ times.
+    assert drawn.size - np.unique(drawn).size <= 6
 
 
 def test_several_jax_devices_give_the_bits_of_one():

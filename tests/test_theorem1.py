@@ -33,7 +33,7 @@ def test_reward_is_the_closed_form(theta):
 
 
 @pytest.mark.parametrize("baseline", ["none", "optimal", "self"])
-@pytest.mark.parametrize("theta", [1.5, 4.5, 12.3])
+@pytest.mark.parametrize("theta", [1.5, 4.0, 4.5, 12.3])
 def test_gradient_is_the_slope_of_the_closed_form(theta, baseline):
     slope = closed_form(np.floor(theta) + 1) - closed_form(np.floor(theta))
     found = estimate(

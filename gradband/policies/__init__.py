@@ -1,6 +1,6 @@
 """Bandit policies, one file each. A policy that is listed here is known by name and fully tested."""
 
-from gradband.errors import unknown
+from gradband.errors import InputError, shown, unknown
 from gradband.policies.base import Counting, Counts, OneParameter, Params, Policy, State
 from gradband.policies.boltzmann import Boltzmann
 from gradband.policies.epsilon_greedy import EpsilonGreedy
@@ -37,6 +37,18 @@ def named(name: str) -> Policy:
     return POLICIES[name]()
 
 
+def as_policy(given: object) -> Policy:
+    """A policy, or the one of this name; an error for anything else."""
+    if isinstance(given, str):
+        return named(given)
+    if isinstance(given, Policy):
+        return given
+    what = (
+        f"the class {given.__name__}: write {given.__name__}()" if isinstance(given, type) else shown(given)
+    )
+    raise InputError(f"a policy must be an instance of Policy or a name, not {what}")
+
+
 __all__ = [
     "POLICIES",
     "UCB1",
@@ -53,5 +65,6 @@ __all__ = [
     "State",
     "ThompsonSampling",
     "Uniform",
+    "as_policy",
     "named",
 ]

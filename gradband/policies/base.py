@@ -52,14 +52,14 @@ class Policy:
         """Parameters to start from. Policies with random initial weights use the key."""
         return {}
 
-    def check_params(self, params: Params) -> None:
-        """Refuses parameters that are not this policy's, or out of its bounds."""
+    def as_params(self, given: dict[str, Any]) -> Params:
+        """These numbers or arrays as the policy's parameters, if they are its own and within bounds."""
         shapes = jax.eval_shape(self.init, jax.random.key(0))
-        if set(params) != set(shapes):
+        if not isinstance(given, dict) or set(given) != set(shapes):
             wanted = ", ".join(shapes) or "none"
-            raise InputError(f"the parameters of {self.name} are: {wanted}; not {shown(list(params))}")
+            raise InputError(f"the parameters of {self.name} are: {wanted}; not {shown(list(given))}")
         lower, upper = self.bounds()
-        for name, value in params.items():
+        for name, value in given.items():
             array, shape = np.asarray(value), shapes[name].shape
             if array.shape != shape or array.dtype.kind not in "fiu" or not fits(array):
                 raise InputError(f"the parameter {name} must hold finite numbers of the shape {shape}")
@@ -68,6 +68,7 @@ class Policy:
                     f"{name} must lie in [{lower[name]:g}, {upper[name]:g}] for {self.name} with "
                     f"{self.arms} arms and {self.horizon} rounds, not {shown(array.tolist())}"
                 )
+        return {name: jnp.asarray(value, float) for name, value in given.items()}
 
     def compiled(self) -> Self:
         """The policy as compiled code knows it, without what only `init` uses."""

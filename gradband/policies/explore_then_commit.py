@@ -24,8 +24,9 @@ class Exploration(NamedTuple):
 class ExploreThenCommit(OneParameter):
     """Pulls each arm θ̄ = ⌊θ⌋ + Z times in turn, Z ~ Ber(θ − ⌊θ⌋), then the best-looking one.
 
-    Only Z depends on θ, so its log-probability is the whole score. θ lies in [1, ⌊n/K⌋]; the ends
-    are left out by a margin, since at a whole θ the score of one value of Z does not exist.
+    Only Z depends on θ, so its log-probability is the whole score. θ lies in [1, ⌊n/K⌋], less a margin
+    at the ends. At a whole θ one value of Z would have no score: there it keeps a probability of .001,
+    and the score is that of the slope to the right.
     """
 
     name: ClassVar[str] = "explore-then-commit"
@@ -45,6 +46,8 @@ class ExploreThenCommit(OneParameter):
 
     def latent_log_probs(self, params: Params) -> Array:
         fraction = params["theta"] - jnp.floor(params["theta"])
+        # The value is clipped, the derivative stays 1.
+        fraction += jax.lax.stop_gradient(jnp.clip(fraction, MARGIN, 1 - MARGIN) - fraction)
         return jnp.log(jnp.stack([1 - fraction, fraction]))
 
     def begin(self, params: Params, latent: Array) -> Exploration:
