@@ -146,8 +146,8 @@ def learn(
             first = gradient.compute(staged, stage, run.stage_start, training, 0, batch, how, on)
             c = _bound_on_norm(steps, run.stage_start, first)
             if not 0 < c < math.inf:
-                what = "zero: there is nothing to learn" if c == 0 else "not finite"
-                run.stopped = f"the gradient at the start is {what}"
+                zero = "zero on the whole batch: there is nothing to learn, or the batch is too small"
+                run.stopped = f"the gradient at the start was {zero if c == 0 else 'not finite'}"
                 break
             alpha = 1 / (c * math.sqrt(iterations))
         run.begin(steps.first_state(run.params))

@@ -230,8 +230,8 @@ def test_name_of_a_problem_neither_leaves_the_folder_nor_breaks_the_table(run_in
     name = "/../../outside [/b] :smile:"
     inner = tmp_path / "one" / "two" / "three"
     inner.mkdir(parents=True)
-    (inner / "mine.toml").write_text(f"horizon = 4\nname = '{name}'\n[prior]\nkind = 'beta'\narms = 2\n")
-    ran = run_in(inner, "learn", "mine.toml", "--iterations", 1, "--batch", 8, "--instances", 10)
+    (inner / "mine.toml").write_text(f"horizon = 9\nname = '{name}'\n[prior]\nkind = 'beta'\narms = 2\n")
+    ran = run_in(inner, "learn", "mine.toml", "--iterations", 1, "--batch", 99, "--instances", 10)
     assert (ran.status, ran.err) == (0, "")
     assert f"{name}: 2 arms" in ran.out
     assert len(list((inner / "runs").rglob("policy.safetensors"))) == 1
