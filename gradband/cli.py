@@ -15,6 +15,7 @@ from gradband._version import __version__
 from gradband.errors import InputError, number, unknown
 
 if TYPE_CHECKING:
+    from gradband.evaluation import Comparison
     from gradband.policies import Policy
     from gradband.problems import Problem
 
@@ -108,6 +109,18 @@ def shown(params: dict[str, Any]) -> str:
     return ", ".join(f"{name} = {float(value):.4g}" for name, value in params.items())
 
 
+def measure(
+    entries: dict[str, Any], problem: "Problem", instances: int, seed: int, devices: int | None
+) -> "Comparison":
+    """Evaluates policies under a progress bar."""
+    import gradband as gb
+    from gradband.report import terminal
+
+    settings: dict[str, Any] = {"instances": instances, "seed": seed, "devices": devices}
+    with terminal.progress("evaluating", 1) as update:
+        return gb.evaluate(entries, problem, **settings, progress=lambda name, done: update(done, name))
+
+
 @app.command()
 def learn(
     problem: ProblemName = "two-point",
@@ -197,15 +210,7 @@ def learn(
     learned.save(files["policy"])
     entries: dict[str, Any] = {f"{start.name}, learned": learned, f"{start.name}, before": start}
     entries |= {"ts": gb.policies.ThompsonSampling()} if task.unit else {}
-    with terminal.progress("evaluating", 1) as update:
-        table = gb.evaluate(
-            entries,
-            task,
-            instances=instances,
-            seed=seed,
-            devices=devices,
-            progress=lambda name, done: update(done, name),
-        )
+    table = measure(entries, task, instances, seed, devices)
     ours, before = (table[f"{start.name}, {when}"].regret for when in ("learned", "before"))
     gain = table.difference(f"{start.name}, before", f"{start.name}, learned")
     benchmarks = [row for row in table.rows if row.name == "ts"]
@@ -281,15 +286,7 @@ def compare(
         known = text.partition(":")[0] in gb.policies.POLICIES
         is_file = not known and (text.endswith(".safetensors") or Path(text).is_file())
         entries[text] = gb.load(text) if is_file else parse_policy(text)
-    with terminal.progress("comparing", 1) as update:
-        table = gb.evaluate(
-            entries,
-            task,
-            instances=instances,
-            seed=seed,
-            devices=devices,
-            progress=lambda name, done: update(done, name),
-        )
+    table = measure(entries, task, instances, seed, devices)
     rows = [
         {"name": r.name, "regret": r.regret.mean, "se": r.regret.se, "seconds": r.seconds}
         for r in table.rows

@@ -133,7 +133,7 @@ def compute(
     size = blocks.block_size(problem.arms)
     tau = None if temperature is None else np.float32(temperature)
     few = sum(leaf.size for leaf in jax.tree.leaves(params)) <= FEW
-    function = partial(_forward if few else _reverse, policy.compiled(), how, size)
+    function = partial(_differentiate, policy.compiled(), how, size, few)
     operands = problem, params, key, np.uint32(batch), np.int32(instances), tau
     results = blocks.map_blocks(function, operands, instances, size, on)
     regret = blocks.join([regret for _, regret in results], instances)
@@ -184,11 +184,12 @@ def _surrogate(
     return total.mean(0), regret.total.mean(0)
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2))
-def _forward(
+@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def _differentiate(
     policy: Policy,
     how: Estimator,
     size: int,
+    few: bool,
     problem: Problem,
     params: Params,
     key: Array,
@@ -197,7 +198,10 @@ def _forward(
     temperature: Array | None,
     block: Array,
 ) -> tuple[Array, Array]:
-    """Gradients [P, B] and regrets [B] of a block's instances."""
+    """Gradients of a block's instances, and their regrets [B].
+
+    With `few` parameters each instance's own gradient [P, B], in forward mode; otherwise their sum [P].
+    """
     flat, unravel = ravel_pytree(params)
     key = jax.random.fold_in(key, batch)
 
@@ -208,33 +212,15 @@ def _forward(
         (_, regret), (derivative, _) = jax.jvp(surrogate, (flat,), (direction,))
         return derivative, regret
 
+    def total(flat: Array) -> tuple[Array, Array]:
+        value, regret = surrogate(flat)
+        counted = block * size + jnp.arange(size) < instances
+        return jnp.where(counted, value, 0).sum(), regret
+
+    if not few:
+        return jax.grad(total, has_aux=True)(flat)
     if flat.size == 1:
         derivative, regret = along(jnp.ones(1, flat.dtype))
         return derivative[None], regret
     derivatives, regrets = jax.vmap(along)(jnp.eye(flat.size, dtype=flat.dtype))
     return derivatives, regrets[0]
-
-
-@partial(jax.jit, static_argnums=(0, 1, 2))
-def _reverse(
-    policy: Policy,
-    how: Estimator,
-    size: int,
-    problem: Problem,
-    params: Params,
-    key: Array,
-    batch: Array,
-    instances: Array,
-    temperature: Array | None,
-    block: Array,
-) -> tuple[Array, Array]:
-    """The sum [P] of the gradients of a block's instances, and their regrets [B]."""
-    flat, unravel = ravel_pytree(params)
-    key = jax.random.fold_in(key, batch)
-    counted = block * size + jnp.arange(size) < instances
-
-    def surrogate(flat: Array) -> tuple[Array, Array]:
-        value, regret = _surrogate(policy, how, size, problem, unravel(flat), key, block, temperature)
-        return jnp.where(counted, value, 0).sum(), regret
-
-    return jax.grad(surrogate, has_aux=True)(flat)

@@ -92,7 +92,7 @@ def test_policies_are_paired():
 def test_a_second_call_does_not_compile_again():
     def count():
         steps = [getattr(_Steps, name)._cache_size() for name in ("take", "on_scale", "first_state")]
-        return gradient._forward._cache_size(), _play._cache_size(), *steps
+        return gradient._differentiate._cache_size(), _play._cache_size(), *steps
 
     for theta in (1.0, 0.3):
         estimate(SoftElim(theta=theta), PROBLEM, instances=500)
