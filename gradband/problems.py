@@ -16,11 +16,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 from jax import Array
 
-from gradband import priors, rewards
+from gradband import priors, random, rewards
 from gradband.errors import InputError, shown, unknown, whole
 from gradband.priors import Instance, Prior
 from gradband.pytrees import pytree
@@ -70,7 +69,7 @@ class Problem:
     def reward(self, key: Array, instance: Instance, arm: Array, t: Array) -> Array:
         """The reward Y[arm, t] of an instance; the key is the round's."""
         if self.noise == "independent":
-            key = jax.random.fold_in(key, arm)
+            key = random.fold_in(key, arm)
         return self.prior.reward(key, instance, arm, t)
 
     def replace(self, **changes: Any) -> "Problem":

@@ -65,6 +65,12 @@ def from_words(w0: Array, w1: Array) -> Array:
     return jax.random.wrap_key_data(jnp.stack([w0, w1], axis=-1), impl="threefry2x32")
 
 
+def fold_in(key: Array, data: Array) -> Array:
+    """`jax.random.fold_in` with the fast hash: the same key, bit for bit."""
+    counter = jnp.asarray(data, jnp.uint32)
+    return from_words(*hash_words(words(key), (jnp.zeros_like(counter), counter)))
+
+
 def unit(bits: Array) -> Array:
     """Words to uniforms on [0, 1): 23 bits, so that u · x < x for every x > 0."""
     return (bits >> np.uint32(9)).astype(jnp.float32) * np.float32(2.0**-23)

@@ -19,6 +19,7 @@ def test_hash_is_fold_in():
         ours = random.hash_words(random.words(key), (jnp.uint32(0), jnp.uint32(t)))
         theirs = jax.random.key_data(jax.random.fold_in(key, jnp.uint32(t)))
         assert [int(w) for w in ours] == [int(w) for w in theirs]
+        assert random.fold_in(key, jnp.uint32(t)) == jax.random.fold_in(key, jnp.uint32(t))
 
 
 def test_words_make_the_key_they_came_from():
