@@ -4,7 +4,7 @@ import dataclasses
 import json
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,11 +23,9 @@ from gradband.learned import Learned
 from gradband.policies import Params, Policy, as_policy
 from gradband.policies.base import fits
 from gradband.problems import Problem, as_problem
+from gradband.pytrees import flattened
+from gradband.steps import ADAM, PLAIN, SCALES, Steps
 
-CONFIDENCE = 3.0  # standard errors added to the gradient's norm at θ₀ when c is found
-PLAIN = optax.sgd(1.0)  # its steps are multiplied by α
-ADAM = optax.adam(1e-3)
-SCALES = ("log", "linear")
 HISTORY = ("horizon", "norm", "regret", "regret_se")
 
 
@@ -123,7 +121,7 @@ def learn(
     settings = about | {
         "policy": policy.name,
         "policy_settings": policy.settings(),
-        "start": _flattened(start),
+        "start": flattened(start),
     }
     try:
         json.dumps(files.finite(settings))
@@ -132,98 +130,63 @@ def learn(
     run = _Run(start, checkpoint=Path(checkpoint) if checkpoint else None, settings=settings)
     if resume:
         run.restore()
-    usual = PLAIN if ravel_pytree(start)[0].size <= gradient.FEW else ADAM
+    usual = PLAIN if flattened(start).size <= gradient.FEW else ADAM
     began = time.perf_counter()
-    stages = [jax.device_put(stage) for stage in stages]
     for number_, (stage, staged) in enumerate(zip(stages, bound, strict=True)):
         if number_ < run.stage or run.stopped:
             continue
-        training = jax.random.fold_in(random.stream(key, "training"), number_)
         run.enter(number_)
-        steps = _Steps(staged.compiled(), optimizer or usual, scale)
-        alpha = 1.0
-        if steps.optimizer is PLAIN:
-            first = gradient.compute(staged, stage, run.stage_start, training, 0, batch, how, on)
-            c = _bound_on_norm(steps, run.stage_start, first)
-            if not 0 < c < math.inf:
-                zero = "zero on the whole batch: there is nothing to learn, or the batch is too small"
-                run.stopped = f"the gradient at the start was {zero if c == 0 else 'not finite'}"
-                break
-            alpha = 1 / (c * math.sqrt(iterations))
-        run.begin(steps.first_state(run.params))
-        while run.iteration < iterations and not run.stopped:
-            i = run.iteration + 1
-            tau = None if temperature is None else number("temperature", temperature(i, iterations), 1e-6)
-            est = gradient.compute(staged, stage, run.params, training, i, batch, how, on, tau)
-            run.take(est, steps, alpha, stage.horizon)
+        estimate = partial(
+            gradient.compute,
+            staged,
+            jax.device_put(stage),  # once: a reward table may be large
+            key=jax.random.fold_in(random.stream(key, "training"), number_),
+            instances=batch,
+            how=how,
+            on=on,
+        )
+        steps = Steps(staged.compiled(), optimizer or usual, scale)
+        for step in _ascend(run, estimate, steps, iterations, stage.horizon, temperature):
             if progress:
-                where = iterations * number_ + i
-                seen = (run.history[name][-1] for name in ("norm", "regret", "regret_se"))
-                total = iterations * len(stages)
-                progress(Step(where, total, stage.horizon, run.params, *map(float, seen)))
-            if i % checkpoint_every == 0 or i == iterations:
+                where, total = iterations * number_ + step.iteration, iterations * len(stages)
+                progress(dataclasses.replace(step, iteration=where, iterations=total))
+            if step.iteration % checkpoint_every == 0 or step.iteration == iterations:
                 run.save()
     about["training"]["seconds"] = round(time.perf_counter() - began, 3)
     history = {name: np.asarray(run.history[name], np.float32) for name in HISTORY}
-    history["params"] = np.asarray(run.history["params"], np.float32).reshape(-1, _flattened(start).size)
+    history["params"] = np.asarray(run.history["params"], np.float32).reshape(-1, flattened(start).size)
     return Learned(bound[-1], run.params, history, about, run.stopped)
+
+
+def _ascend(
+    run: "_Run",
+    estimate: Callable[..., Estimate],
+    steps: Steps,
+    iterations: int,
+    horizon: int,
+    temperature: Callable[[int, int], float] | None,
+) -> Iterator[Step]:
+    """The iterations of one stage, from where the run is: Algorithm 1."""
+    alpha = 1.0
+    if steps.optimizer is PLAIN:
+        c = steps.bound_on_norm(run.stage_start, estimate(params=run.stage_start, batch=0))
+        if not 0 < c < math.inf:
+            zero = "zero on the whole batch: there is nothing to learn, or the batch is too small"
+            run.stopped = f"the gradient at the start was {zero if c == 0 else 'not finite'}"
+            return
+        alpha = 1 / (c * math.sqrt(iterations))
+    run.begin(steps.first_state(run.params))
+    while run.iteration < iterations and not run.stopped:
+        i = run.iteration + 1
+        tau = None if temperature is None else number("temperature", temperature(i, iterations), 1e-6)
+        run.take(estimate(params=run.params, batch=i, temperature=tau), steps, alpha, horizon)
+        seen = (float(run.history[name][-1]) for name in ("norm", "regret", "regret_se"))
+        yield Step(i, iterations, horizon, run.params, *seen)
 
 
 def _starting_params(policy: Policy, params: Params | None, key: jax.Array) -> Params:
     """θ₀: given, or the policy's own; within the bounds."""
     return policy.init(key) if params is None else policy.as_params(params)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Steps:
-    """How parameters move: an optimiser on a scale. Positive parameters may move by their logarithms."""
-
-    policy: Policy
-    optimizer: optax.GradientTransformation
-    scale: str
-
-    def to_scale(self, params: Params) -> Params:
-        return {n: jnp.log10(params[n]) if self._log(n) else params[n] for n in params}
-
-    def from_scale(self, scaled: Params) -> Params:
-        return {n: 10 ** scaled[n] if self._log(n) else scaled[n] for n in scaled}
-
-    def _log(self, name: str) -> bool:
-        return self.scale == "log" and name in self.policy.log_scale
-
-    @partial(jax.jit, static_argnums=0)
-    def on_scale(self, params: Params, flat: jax.Array) -> Params:
-        """A gradient [P] with respect to the parameters as one with respect to where they move."""
-        as_tree = ravel_pytree(params)[1](flat)
-        return jax.vjp(self.from_scale, self.to_scale(params))[1](as_tree)[0]
-
-    def norm(self, params: Params, flat: np.ndarray) -> float:
-        return float(np.linalg.norm(_flattened(self.on_scale(params, flat.astype(np.float32)))))
-
-    @partial(jax.jit, static_argnums=0)
-    def first_state(self, params: Params) -> Any:
-        return self.optimizer.init(self.to_scale(params))
-
-    @partial(jax.jit, static_argnums=0)
-    def take(self, params: Params, state: Any, ascent: jax.Array, alpha: jax.Array) -> tuple[Params, Any]:
-        """One step along the gradient [P] times α, projected onto the policy's bounds."""
-        scaled = self.to_scale(params)
-        descent = jax.tree.map(lambda g: -alpha * g, self.on_scale(params, ascent))
-        changes: Any
-        changes, state = self.optimizer.update(descent, state, scaled)
-        moved = self.from_scale(jax.tree.map(jnp.add, scaled, changes))
-        lower, upper = self.policy.bounds()
-        return {name: jnp.clip(moved[name], lower[name], upper[name]) for name in params}, state
-
-
-def _bound_on_norm(steps: _Steps, params: Params, first: Estimate) -> float:
-    """The constant c, with ‖ĝ(θ₀)‖ ≤ c with high probability."""
-    return steps.norm(params, first.mean) + CONFIDENCE * steps.norm(params, np.nan_to_num(first.se))
-
-
-def _flattened(params: Params) -> np.ndarray:
-    """All parameters in one array [P], in the order of their leaves."""
-    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(params)])
 
 
 def _flat(settings: Any, prefix: str = "") -> dict[str, Any]:
@@ -261,10 +224,10 @@ class _Run:
             self.state = jax.tree.unflatten(jax.tree.structure(state), self.restored)
             self.restored = None
 
-    def take(self, est: Estimate, steps: _Steps, alpha: float, horizon: int) -> None:
+    def take(self, est: Estimate, steps: Steps, alpha: float, horizon: int) -> None:
         """One step of gradient ascent, unless the gradient is not a number."""
         self.iteration += 1
-        flat = _flattened(self.params)
+        flat = flattened(self.params)
         count = est.regrets.size
         spread = est.regrets.std(ddof=1) if count > 1 else math.nan
         seen = (horizon, est.norm, est.regrets.mean(), spread / math.sqrt(count), flat)
@@ -285,8 +248,8 @@ class _Run:
         if self.checkpoint is None:
             return
         arrays = {
-            "params": _flattened(self.params),
-            "stage_start": _flattened(self.stage_start),
+            "params": flattened(self.params),
+            "stage_start": flattened(self.stage_start),
         }
         for i, leaf in enumerate(jax.tree.leaves(self.state)):
             arrays[f"optimizer.{i}"] = np.asarray(leaf)

@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 Class = TypeVar("Class", bound=type)
@@ -48,3 +49,8 @@ def one_hot(index: Array, size: int) -> Array:
 def pick(values: Array, index: Array) -> Array:
     """`values[index]` for values [K], by selection: a gather would leave the vector registers."""
     return jnp.where(one_hot(index, values.shape[0]), values, 0).sum()
+
+
+def flattened(tree: Any) -> np.ndarray:
+    """All numbers of a tree of arrays in one array [P], in the order of its leaves."""
+    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)])

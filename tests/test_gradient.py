@@ -50,7 +50,7 @@ POLICIES = [
 
 
 def test_exact_values_of_exp3():
-    """Lemma 3's gradient is biased: REFERENCE values by an independent enumeration."""
+    """Lemma 3's gradient is biased: values of an independent enumeration."""
     exact = {0.2: 0.028656, 0.5: -0.003043, 0.9: -0.034107}
     lemma = {0.2: 0.029687, 0.5: -0.003132, 0.9: -0.034442}
     for theta in exact:

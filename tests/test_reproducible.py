@@ -11,9 +11,10 @@ import pytest
 from gradband import gradient, policies, priors, problems, random
 from gradband.evaluation import _play, evaluate
 from gradband.gradient import Estimator, estimate
-from gradband.learning import _Steps, learn
+from gradband.learning import learn
 from gradband.policies import Exp3, SoftElim, ThompsonSampling
 from gradband.problems import Problem
+from gradband.steps import Steps
 
 PROBLEM = problems.named("bernoulli-10", horizon=40)
 
@@ -91,7 +92,7 @@ def test_policies_are_paired():
 
 def test_a_second_call_does_not_compile_again():
     def count():
-        steps = [getattr(_Steps, name)._cache_size() for name in ("take", "on_scale", "first_state")]
+        steps = [getattr(Steps, name)._cache_size() for name in ("take", "on_scale", "first_state")]
         return gradient._differentiate._cache_size(), _play._cache_size(), *steps
 
     for theta in (1.0, 0.3):

@@ -1,0 +1,66 @@
+"""How parameters move: an optimiser, a scale, and projection onto bounds."""
+
+import dataclasses
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.flatten_util import ravel_pytree
+
+from gradband.gradient import Estimate
+from gradband.policies import Params, Policy
+from gradband.pytrees import flattened
+
+CONFIDENCE = 3.0  # standard errors added to the gradient's norm at θ₀ when c is found
+PLAIN = optax.sgd(1.0)  # its steps are multiplied by α
+ADAM = optax.adam(1e-3)
+SCALES = ("log", "linear")
+
+
+@dataclasses.dataclass(frozen=True)
+class Steps:
+    """How parameters move: an optimiser on a scale. Positive parameters may move by their logarithms."""
+
+    policy: Policy
+    optimizer: optax.GradientTransformation
+    scale: str
+
+    def to_scale(self, params: Params) -> Params:
+        return {n: jnp.log10(params[n]) if self._log(n) else params[n] for n in params}
+
+    def from_scale(self, scaled: Params) -> Params:
+        return {n: 10 ** scaled[n] if self._log(n) else scaled[n] for n in scaled}
+
+    def _log(self, name: str) -> bool:
+        return self.scale == "log" and name in self.policy.log_scale
+
+    @partial(jax.jit, static_argnums=0)
+    def on_scale(self, params: Params, flat: jax.Array) -> Params:
+        """A gradient [P] with respect to the parameters as one with respect to where they move."""
+        as_tree = ravel_pytree(params)[1](flat)
+        return jax.vjp(self.from_scale, self.to_scale(params))[1](as_tree)[0]
+
+    def norm(self, params: Params, flat: np.ndarray) -> float:
+        return float(np.linalg.norm(flattened(self.on_scale(params, flat.astype(np.float32)))))
+
+    @partial(jax.jit, static_argnums=0)
+    def first_state(self, params: Params) -> Any:
+        return self.optimizer.init(self.to_scale(params))
+
+    @partial(jax.jit, static_argnums=0)
+    def take(self, params: Params, state: Any, ascent: jax.Array, alpha: jax.Array) -> tuple[Params, Any]:
+        """One step along the gradient [P] times α, projected onto the policy's bounds."""
+        scaled = self.to_scale(params)
+        descent = jax.tree.map(lambda g: -alpha * g, self.on_scale(params, ascent))
+        changes: Any
+        changes, state = self.optimizer.update(descent, state, scaled)
+        moved = self.from_scale(jax.tree.map(jnp.add, scaled, changes))
+        lower, upper = self.policy.bounds()
+        return {name: jnp.clip(moved[name], lower[name], upper[name]) for name in params}, state
+
+    def bound_on_norm(self, params: Params, first: Estimate) -> float:
+        """The constant c of the paper's step size, with ‖ĝ(θ₀)‖ ≤ c with high probability."""
+        return self.norm(params, first.mean) + CONFIDENCE * self.norm(params, np.nan_to_num(first.se))
