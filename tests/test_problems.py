@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gradband
-from gradband import policies, priors, problems, rewards, rollout
+from gradband import policies, priors, problems, rewards, rollout, tables
 from gradband.errors import InputError
 from gradband.problems import NAMED, Problem
 
@@ -224,7 +224,7 @@ def table_problem(folder, file, horizon=4, **entries):
 @pytest.mark.parametrize("arrange", [np.ascontiguousarray, np.asfortranarray])
 def test_npz_is_read_back(tmp_path, table, save, arrange):
     save(tmp_path / "t.npz", rewards=arrange(table), other=np.zeros(3))
-    np.testing.assert_array_equal(problems.read_table(tmp_path / "t.npz"), table)
+    np.testing.assert_array_equal(tables.read_table(tmp_path / "t.npz"), table)
 
 
 @pytest.mark.parametrize("kind", ["float32", ">f8", "uint8", "bool"])
@@ -236,7 +236,7 @@ def test_npz_of_other_number_types_is_read_back(tmp_path, table, kind):
 
 def test_parquet_is_read_back_whatever_the_order_of_its_rows(tmp_path, table):
     frame_of(table).sample(fraction=1, shuffle=True, seed=0).write_parquet(tmp_path / "t.parquet")
-    np.testing.assert_array_equal(problems.read_table(tmp_path / "t.parquet"), table)
+    np.testing.assert_array_equal(tables.read_table(tmp_path / "t.parquet"), table)
 
 
 def test_npz_and_parquet_make_the_same_problem(tmp_path, table):
@@ -611,7 +611,7 @@ def test_truncated_npz_is_refused(tmp_path, table, save):
 
 def test_too_large_npz_is_refused(tmp_path, table, monkeypatch):
     np.savez(tmp_path / "t.npz", rewards=table)
-    monkeypatch.setattr(problems, "TABLE_LIMIT", 100)
+    monkeypatch.setattr(tables, "TABLE_LIMIT", 100)
     with pytest.raises(InputError, match="more than"):
         table_problem(tmp_path, "t.npz")
 
@@ -735,4 +735,4 @@ def test_any_damage_to_an_npz_gives_a_table_or_bad_input(folder, data):
     path = folder / "damaged.npz"
     path.write_bytes(damaged)
     with contextlib.suppress(InputError):
-        priors.Table(problems.read_table(path))
+        priors.Table(tables.read_table(path))
