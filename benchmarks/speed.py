@@ -81,7 +81,11 @@ def training_rows(repeats: int, torch: bool) -> list[dict]:
 
 def torch_python() -> str | None:
     """The Python of an environment with PyTorch, made in the cache folder when first needed."""
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gradband" / "torch"
+    from gradband import cache
+
+    home = cache.folder("torch")
+    if home is None:
+        return None
     python = home / "bin" / "python"
     if not (home / "ready").exists():
         print(f"installing {TORCH} into {home}", file=sys.stderr)

@@ -11,6 +11,7 @@ Names are imported when they are first used, so that `import gradband` is fast.
 """
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 from gradband._version import __version__
@@ -23,6 +24,14 @@ if TYPE_CHECKING:
     from gradband.learned import Learned, load
     from gradband.learning import annealed, learn
     from gradband.problems import Problem
+
+# A scan over rounds is hundreds of tiny steps, which XLA runs faster if it compiles them as one function
+# with several results a loop. There is no other way to ask for that than this variable, before JAX starts;
+# flags of this kind that the user has set stay.
+_LOOPS = "xla_cpu_small_while_loop_byte_threshold=100000000,xla_cpu_use_multi_output_fusion=true"
+_FLAGS = os.environ.get("XLA_FLAGS", "")
+if "xla_backend_extra_options" not in _FLAGS:
+    os.environ["XLA_FLAGS"] = f"{_FLAGS} --xla_backend_extra_options={_LOOPS}".strip()
 
 _HOMES = {
     "InputError": "errors",
@@ -59,7 +68,6 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOMES and name not in _MODULES:
         raise AttributeError(f"module 'gradband' has no attribute {name!r}")
-    importlib.import_module("gradband.blocks").compile_whole_loops()
     home = importlib.import_module(f"gradband.{_HOMES.get(name, name)}")
     return getattr(home, name) if name in _HOMES else home
 

@@ -18,17 +18,6 @@ import numpy as np
 
 from gradband.errors import InputError, whole
 
-# A scan over rounds is hundreds of tiny steps. Compiled as one function, with several results a
-# loop, it takes three quarters of the time of XLA's usual step-by-step execution.
-LOOP_FLAGS = "xla_cpu_small_while_loop_byte_threshold=100000000,xla_cpu_use_multi_output_fusion=true"
-
-
-def compile_whole_loops() -> None:
-    """Sets XLA's flags for loops, if JAX has not started yet and they are not the user's already."""
-    flags = os.environ.get("XLA_FLAGS", "")
-    if "xla_backend_extra_options" not in flags:
-        os.environ["XLA_FLAGS"] = f"{flags} --xla_backend_extra_options={LOOP_FLAGS}".strip()
-
 
 def block_size(arms: int) -> int:
     """Instances in a block: a power of two that keeps a block's state within a core's cache."""

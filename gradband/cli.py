@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gradband import cache
 from gradband._version import __version__
 from gradband.errors import InputError, number, unknown
 
@@ -398,17 +399,9 @@ def bench(
 
     PyTorch is measured in an environment of its own, made in the cache folder when first needed.
     """
-    here = Path(__file__).parent
-    script = next(
-        (
-            f
-            for f in (here / "benchmarks" / "speed.py", here.parent / "benchmarks" / "speed.py")
-            if f.exists()
-        ),
-        None,
-    )
-    if script is None:
-        raise InputError("the benchmarks are not installed")
+    script = Path(__file__).parent.parent / "benchmarks" / "speed.py"
+    if not script.exists():
+        raise InputError("the benchmarks come with the source: run make bench in a checkout")
     flags = [flag for flag, given in (("--quick", quick), ("--json", json)) if given]
     status = subprocess.run([sys.executable, str(script), *flags], check=False).returncode
     if status:
@@ -465,10 +458,8 @@ def use_cache() -> None:
 
     Set by environment variables, before JAX is imported; a choice of the user's own stays.
     """
-    base = os.environ.get("XDG_CACHE_HOME") or (os.environ.get("LOCALAPPDATA") if os.name == "nt" else None)
-    try:
-        folder = Path(base or Path.home() / ".cache") / "gradband" / "compiled"
-    except RuntimeError:  # no home folder: every run compiles anew
+    folder = cache.folder("compiled")
+    if folder is None:
         return
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(folder))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")

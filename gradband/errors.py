@@ -44,6 +44,13 @@ def whole(what: str, value: Any, least: int = 1) -> int:
     return found
 
 
+def positive(what: str, value: Any) -> float:
+    """A finite number above 0, or an error that names it."""
+    if number(what, value) <= 0:
+        raise InputError(f"{what} must be above 0, not {shown(value)}")
+    return float(value)
+
+
 def number(what: str, value: Any, low: float = -math.inf, high: float = math.inf) -> float:
     """A finite number in [low, high], or an error that names it."""
     found: Any = value if not isinstance(value, bool) and isinstance(value, Real) else math.nan

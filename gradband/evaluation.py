@@ -135,7 +135,7 @@ def fresh_instances(problem: Problem, instances: int) -> tuple[Problem, int]:
     """The problem to evaluate on, and how many of the instances asked for it has."""
     whole("instances", instances, least=2)
     fresh = problem.fresh()
-    available = min(instances, getattr(fresh.prior, "size", instances))
+    available = min(instances, fresh.prior.size or instances)
     if available < 2:
         raise InputError("an evaluation needs at least 2 instances: hold more of the table out")
     return fresh, available
@@ -174,7 +174,7 @@ def _play(
 
     def observe(seen: tuple[rollout.Regret, Array], round: rollout.Round) -> Any:
         regret, reward = seen
-        gained = round.reward if round.expected is None else round.expected
+        gained = round.reward if round.mean is None else round.mean
         return regret.add(round), reward + gained
 
     def start(score: Array) -> tuple[rollout.Regret, Array]:

@@ -162,15 +162,14 @@ def _surrogate(
     temperature: Array | None,
 ) -> tuple[Array, Array]:
     """Σ_s a_s z_s [B] of a block's instances, averaged over runs, and their regrets [B]."""
-    expected = how.returns == "expected"
     baseline = BASELINES[how.baseline]
 
     def observe(seen: tuple[Array, Array, rollout.Regret], round: rollout.Round) -> Any:
         score, total, regret = seen
         score = score + round.log_prob
-        reward = round.expected if expected else round.reward
+        realised = how.returns == "realised"
+        reward, best = (round.reward, round.best_reward) if realised else (round.mean, round.best_mean)
         assert reward is not None
-        best = None if round.best is None else round.best[expected]
         centred = reward - baseline(reward, best)
         return score, total + centred * score, regret.add(round)
 

@@ -10,23 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
-from jax.flatten_util import ravel_pytree
 
 from gradband import blocks, files, gradient, random, rollout
 from gradband._version import __version__
-from gradband.errors import InputError, number, shown, unknown, whole
+from gradband.errors import InputError, number, unknown, whole
 from gradband.gradient import Estimate, Estimator, as_estimator
 from gradband.learned import Learned
 from gradband.policies import Params, Policy, as_policy
-from gradband.policies.base import fits
 from gradband.problems import Problem, as_problem
 from gradband.pytrees import flattened
+from gradband.run import HISTORY, Run
 from gradband.steps import ADAM, PLAIN, SCALES, Steps
-
-HISTORY = ("horizon", "norm", "regret", "regret_se")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +96,7 @@ def learn(
     how.check(bound[-1], problem)
     on = blocks.workers(devices)
     key = random.root(seed)
-    start = _starting_params(bound[0], params, random.stream(key, "init"))
+    start = bound[0].init(random.stream(key, "init")) if params is None else bound[0].as_params(params)
     about: dict[str, Any] = {
         "problem": problem.describe(),
         "training": {
@@ -127,7 +123,7 @@ def learn(
         json.dumps(files.finite(settings))
     except TypeError as error:
         raise InputError(f"the settings of {policy.name} can't be kept in a file: {error}") from None
-    run = _Run(start, checkpoint=Path(checkpoint) if checkpoint else None, settings=settings)
+    run = Run(start, checkpoint=Path(checkpoint) if checkpoint else None, settings=settings)
     if resume:
         run.restore()
     usual = PLAIN if flattened(start).size <= gradient.FEW else ADAM
@@ -159,7 +155,7 @@ def learn(
 
 
 def _ascend(
-    run: "_Run",
+    run: Run,
     estimate: Callable[..., Estimate],
     steps: Steps,
     iterations: int,
@@ -182,107 +178,3 @@ def _ascend(
         run.take(estimate(params=run.params, batch=i, temperature=tau), steps, alpha, horizon)
         seen = (float(run.history[name][-1]) for name in ("norm", "regret", "regret_se"))
         yield Step(i, iterations, horizon, run.params, *seen)
-
-
-def _starting_params(policy: Policy, params: Params | None, key: jax.Array) -> Params:
-    """θ₀: given, or the policy's own; within the bounds."""
-    return policy.init(key) if params is None else policy.as_params(params)
-
-
-def _flat(settings: Any, prefix: str = "") -> dict[str, Any]:
-    """Nested settings by their dotted names."""
-    if not isinstance(settings, dict):
-        return {prefix: settings}
-    return {k: v for name in settings for k, v in _flat(settings[name], f"{prefix}.{name}").items()}
-
-
-class _Run:
-    """What changes from iteration to iteration, and can be stored and restored."""
-
-    def __init__(self, params: Params, checkpoint: Path | None, settings: dict[str, Any]) -> None:
-        self.params = self.stage_start = params
-        self.stage = self.iteration = 0
-        self.state: Any = None
-        self.stopped = ""
-        self.history: dict[str, list[Any]] = {name: [] for name in (*HISTORY, "params")}
-        self.checkpoint = checkpoint
-        self.settings = files.finite(settings)
-        self.restored: list[np.ndarray] | None = None
-
-    def enter(self, stage: int) -> None:
-        """Starts a stage, unless it is the one that was restored."""
-        if self.restored is None:
-            self.stage, self.iteration = stage, 0
-            self.stage_start = self.params
-
-    def begin(self, state: Any) -> None:
-        """Takes the optimiser's first state, or the one that was restored."""
-        self.state = state
-        if self.restored is not None:
-            if [np.shape(leaf) for leaf in jax.tree.leaves(state)] != [a.shape for a in self.restored]:
-                raise InputError("the checkpoint was written with another optimiser")
-            self.state = jax.tree.unflatten(jax.tree.structure(state), self.restored)
-            self.restored = None
-
-    def take(self, est: Estimate, steps: Steps, alpha: float, horizon: int) -> None:
-        """One step of gradient ascent, unless the gradient is not a number."""
-        self.iteration += 1
-        flat = flattened(self.params)
-        count = est.regrets.size
-        spread = est.regrets.std(ddof=1) if count > 1 else math.nan
-        seen = (horizon, est.norm, est.regrets.mean(), spread / math.sqrt(count), flat)
-        for name, value in zip(self.history, seen, strict=True):
-            self.history[name].append(value)
-        if not math.isfinite(est.norm):
-            self.stopped = f"the gradient was not finite in iteration {self.iteration}"
-            return
-        ascent = est.mean.astype(np.float32)
-        params, state = steps.take(self.params, self.state, ascent, np.float32(alpha))
-        if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(params)):
-            self.stopped = f"the parameters were not finite after iteration {self.iteration}"
-            return
-        self.params, self.state = params, state
-
-    def save(self) -> None:
-        """Writes the checkpoint."""
-        if self.checkpoint is None:
-            return
-        arrays = {
-            "params": flattened(self.params),
-            "stage_start": flattened(self.stage_start),
-        }
-        for i, leaf in enumerate(jax.tree.leaves(self.state)):
-            arrays[f"optimizer.{i}"] = np.asarray(leaf)
-        for name, values in self.history.items():
-            arrays[f"history.{name}"] = np.asarray(values, np.float64)
-        place = {"stage": self.stage, "iteration": self.iteration, "stopped": self.stopped}
-        files.save(self.checkpoint, "checkpoint", arrays, {"settings": self.settings, **place})
-
-    def restore(self) -> None:
-        """Goes back to the checkpoint, if there is one."""
-        if self.checkpoint is None:
-            raise InputError("resuming needs a checkpoint file")
-        if not self.checkpoint.exists():
-            return
-        arrays, about = files.load(self.checkpoint, "checkpoint")
-        theirs, mine = _flat(about.get("settings")), _flat(self.settings)
-        for name in mine:
-            if not name.startswith(".versions") and theirs.get(name) != mine[name]:
-                raise InputError(
-                    f"{self.checkpoint} was written with other settings: {name[1:]} was "
-                    f"{shown(theirs.get(name))}, now it is {shown(mine[name])}"
-                )
-        try:
-            unravel = ravel_pytree(self.params)[1]
-            self.params = unravel(jnp.asarray(arrays["params"]))
-            self.stage_start = unravel(jnp.asarray(arrays["stage_start"]))
-            self.stage, self.iteration = (whole(name, about[name], 0) for name in ("stage", "iteration"))
-            self.stopped = str(about["stopped"])
-            count = sum(name.startswith("optimizer.") for name in arrays)
-            self.restored = [arrays[f"optimizer.{i}"] for i in range(count)]
-            self.history = {name: list(arrays[f"history.{name}"]) for name in self.history}
-            done = self.stage * self.settings["training"]["iterations"] + self.iteration
-            if {len(values) for values in self.history.values()} != {done} or not fits(arrays["params"]):
-                raise ValueError("its history does not fit its iteration")
-        except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"{self.checkpoint} is not a complete checkpoint: {error}") from None

@@ -17,7 +17,7 @@ from jax import Array
 
 from gradband import random
 from gradband import rewards as laws
-from gradband.errors import LARGEST, InputError, number, whole
+from gradband.errors import LARGEST, InputError, number, positive, whole
 from gradband.pytrees import pick, pytree
 
 Instance = Any
@@ -28,17 +28,26 @@ class Prior:
 
     kind: ClassVar[str]
     knows_means: ClassVar[bool] = True
-    in_order: ClassVar[bool] = False
-    """Whether instances are gone through one by one, by `nth`, rather than sampled."""
     arms: int
     rewards: laws.Reward
 
-    def nth(self, index: Array) -> Instance:
-        """The index-th instance of a prior that is gone through in order."""
-        raise NotImplementedError
+    @property
+    def unit(self) -> bool:
+        """Whether all rewards lie in [0, 1]."""
+        return self.rewards.unit
+
+    @property
+    def size(self) -> int | None:
+        """How many instances there are, if they are gone through in order."""
+        return None
 
     def sample(self, key: Array) -> Instance:
+        """An instance."""
         raise NotImplementedError
+
+    def nth(self, index: Array, key: Array) -> Instance:
+        """The index-th instance of a batch: sampled with its key, unless they have an order."""
+        return self.sample(key)
 
     def means(self, instance: Instance) -> Array:
         """Mean rewards μ [K] of an instance."""
@@ -87,8 +96,9 @@ class Finite(Prior):
             raise InputError(f"weights must not be negative, as {weights.min():g} is")
         if abs(weights.sum() - 1) > 1e-6:
             raise InputError(f"weights must sum to 1, not {weights.sum():g}")
-        object.__setattr__(self, "instances", instances.astype(np.float32))
-        object.__setattr__(self, "weights", weights.astype(np.float32))
+        # In double precision, as they were given; compiled code takes them as float32.
+        object.__setattr__(self, "instances", instances)
+        object.__setattr__(self, "weights", weights)
         object.__setattr__(self, "arms", instances.shape[1])
 
     def sample(self, key: Array) -> Array:
@@ -97,15 +107,8 @@ class Finite(Prior):
         return jnp.asarray(self.instances)[index]
 
     def describe(self) -> dict[str, Any]:
-        # Through float32's shortest form, so that .6 is written as 0.6.
-        def listed(values: Any) -> Any:
-            return [listed(v) for v in values] if np.ndim(values) else float(str(values))
-
-        return {
-            "kind": self.kind,
-            "means": listed(np.asarray(self.instances)),
-            "weights": listed(np.asarray(self.weights)),
-        }
+        means, weights = self.instances.tolist(), self.weights.tolist()
+        return {"kind": self.kind, "means": means, "weights": weights}
 
 
 @pytree("a", "b")
@@ -125,9 +128,8 @@ class Beta(Prior):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "arms", whole("arms", self.arms))
-        for name in ("a", "b"):
-            if number(f"{name} of the beta prior", getattr(self, name)) <= 0:
-                raise InputError(f"{name} of the beta prior must be above 0, not {getattr(self, name)!r}")
+        positive("a of the beta prior", self.a)
+        positive("b of the beta prior", self.b)
 
     def sample(self, key: Array) -> Array:
         a = jnp.full(self.arms, self.a, jnp.float32)
@@ -151,8 +153,7 @@ class Gaussian(Prior):
     def __post_init__(self) -> None:
         object.__setattr__(self, "arms", whole("arms", self.arms))
         number("mean of the gaussian prior", self.mean)
-        if number("sd of the gaussian prior", self.sd) <= 0:
-            raise InputError(f"sd of the gaussian prior must be above 0, not {self.sd!r}")
+        positive("sd of the gaussian prior", self.sd)
         if self.rewards.unit:
             raise InputError(
                 f"a gaussian prior has means outside [0, 1], which {self.rewards.kind} rewards "
@@ -226,8 +227,8 @@ class Table(Prior):
         object.__setattr__(self, "arms", table.shape[1])
 
     @property
-    def size(self) -> int:
-        """How many instances `sample` draws from."""
+    def trained_on(self) -> int:
+        """How many instances `sample` draws from; the others are held out."""
         count = int(self.table.shape[0])
         return count - int(np.clip(round(count * self.held_out), self.held_out > 0, count - 1))
 
@@ -242,7 +243,7 @@ class Table(Prior):
 
     def sample(self, key: Array) -> Array:
         """The number of an instance, drawn with equal probabilities."""
-        return jax.random.randint(key, (), 0, self.size)
+        return jax.random.randint(key, (), 0, self.trained_on)
 
     def means(self, instance: Instance) -> Array:
         raise InputError("the means of a reward table are unknown")
@@ -251,7 +252,7 @@ class Table(Prior):
         return jnp.asarray(self.table)[instance, arm, t]
 
     def fresh(self) -> "Table":
-        rest = self.table[self.size :] if self.held_out > 0 else self.table
+        rest = self.table[self.trained_on :] if self.held_out > 0 else self.table
         return HeldOut(rest, held_out=0)
 
     def check_horizon(self, horizon: int) -> None:
@@ -268,9 +269,11 @@ class Table(Prior):
 class HeldOut(Table):
     """The instances of a table that were kept for evaluation, in their order."""
 
-    in_order: ClassVar[bool] = True
+    @property
+    def size(self) -> int:
+        return int(self.table.shape[0])
 
-    def nth(self, index: Array) -> Array:
+    def nth(self, index: Array, key: Array) -> Array:
         return index % self.size
 
 

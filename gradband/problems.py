@@ -1,13 +1,4 @@
-"""Problems: a prior and a horizon. The paper's by name, others from a TOML file.
-
-horizon = 200
-[prior]
-kind = "finite"
-means = [[0.6, 0.4], [0.4, 0.6]]
-weights = [0.5, 0.5]
-[rewards]
-kind = "bernoulli"
-"""
+"""Problems: a prior and a horizon. The paper's by name, others from a TOML file (docs/problems.md)."""
 
 import dataclasses
 import tomllib
@@ -61,8 +52,7 @@ class Problem:
     @property
     def unit(self) -> bool:
         """Whether all rewards lie in [0, 1]."""
-        own = getattr(self.prior, "unit", None)
-        return self.prior.rewards.unit if own is None else own
+        return self.prior.unit
 
     def reward(self, key: Array, instance: Instance, arm: Array, t: Array) -> Array:
         """The reward Y[arm, t] of an instance; the key is the round's."""

@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array
 
 from gradband import random
-from gradband.errors import InputError, number
+from gradband.errors import InputError, positive
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,8 +56,7 @@ class Beta(Reward):
     v: float = 4.0
 
     def __post_init__(self) -> None:
-        if number("v of beta rewards", self.v) <= 0:
-            raise InputError(f"v of beta rewards must be above 0, not {self.v!r}")
+        positive("v of beta rewards", self.v)
 
     def draw(self, key: Array, mean: Array) -> Array:
         return random.beta(key, self.v * mean[None], self.v * (1 - mean[None]))[0]
@@ -72,8 +71,7 @@ class Gaussian(Reward):
     sd: float = 1.0
 
     def __post_init__(self) -> None:
-        if number("sd of gaussian rewards", self.sd) <= 0:
-            raise InputError(f"sd of gaussian rewards must be above 0, not {self.sd!r}")
+        positive("sd of gaussian rewards", self.sd)
 
     def draw(self, key: Array, mean: Array) -> Array:
         return mean + self.sd * random.normal(key)

@@ -26,16 +26,18 @@ BEFORE_THE_FIRST = np.uint32(0xFFFFFFFF)  # the "round" whose bits draw the late
 
 
 class Round(NamedTuple):
-    """What is seen of a round; `expected` and `best` need known means."""
+    """What is seen of a round; `mean` and `best_…` are None where means are unknown."""
 
     log_prob: Array
     """log p of the pulled arm [R, B]"""
     reward: Array
     """realised reward Y of the pulled arm [R, B]"""
-    expected: Array | None
+    mean: Array | None
     """mean reward μ of the pulled arm [R, B]"""
-    best: tuple[Array, Array] | None
-    """realised and mean reward of the best arm, each [1, B]"""
+    best_reward: Array | None
+    """realised reward of the best arm [1, B]"""
+    best_mean: Array | None
+    """mean reward of the best arm [1, B]"""
     all_rewards: Callable[[], Array]
     """realised rewards of all arms [K, 1, B], drawn only if asked for"""
 
@@ -93,8 +95,8 @@ def play(
         heard = reward
         if policy.binary:
             heard = (random.unit(random.words(key)[1]) < reward).astype(reward.dtype)
-        expected = pick(prior.means(instance), arm) if prior.knows_means else None
-        return policy.update(params, state, arm, heard), log_prob, reward, expected
+        mean = pick(prior.means(instance), arm) if prior.knows_means else None
+        return policy.update(params, state, arm, heard), log_prob, reward, mean
 
     def best_arm(reward_key: Array, instance: Any, t: Array) -> tuple[Array, Array]:
         means = prior.means(instance)
@@ -108,21 +110,16 @@ def play(
         state, bits, seen = carry
         reward_key = random.from_words(bits[0][:1], bits[1][:1])
         key = random.from_words(bits[0][1:], bits[1][1:])
-        state, log_prob, reward, expected = batch_last(pull, shape, (True, True, False, True, True, False))(
+        state, log_prob, reward, mean = batch_last(pull, shape, (True, True, False, True, True, False))(
             key, reward_key, params, state, instance, t
         )
-        shared = ((1, size), (True, True, False)), (reward_key, instance, t)
-        best = batch_last(best_arm, *shared[0])(*shared[1]) if prior.knows_means else None
-        seen = observe(
-            seen,
-            Round(
-                log_prob,
-                reward,
-                expected,
-                best,
-                lambda: batch_last(all_arms, *shared[0])(*shared[1]),
-            ),
-        )
+
+        def once(function: Callable[..., Any]) -> Any:
+            """What is the same for all runs, computed once an instance."""
+            return batch_last(function, (1, size), (True, True, False))(reward_key, instance, t)
+
+        best_reward, best_mean = once(best_arm) if prior.knows_means else (None, None)
+        seen = observe(seen, Round(log_prob, reward, mean, best_reward, best_mean, lambda: once(all_arms)))
         # The next round's bits are made here, and carried, so that the compiler computes them
         # once, in a loop of their own, rather than inside everything that reads them.
         return (state, hashed(t + 1), seen), None
@@ -149,8 +146,8 @@ class Regret(NamedTuple):
         return cls(zeros, jnp.zeros((problem.arms, 1, zeros.shape[-1])))
 
     def add(self, round: Round) -> "Regret":
-        if round.best is not None and round.expected is not None:
-            return Regret(self.lost + round.best[1] - round.expected, None)
+        if round.best_mean is not None and round.mean is not None:
+            return Regret(self.lost + round.best_mean - round.mean, None)
         assert self.totals is not None
         return Regret(self.lost - round.reward, self.totals + round.all_rewards())
 
@@ -162,13 +159,9 @@ class Regret(NamedTuple):
 
 def _instances(problem: Problem, key: Array, number: Array) -> Any:
     """The instances of a block: leaves [..., 1, B]."""
-    prior = problem.prior
-    if prior.in_order:
-        sampled = jax.vmap(prior.nth, out_axes=-1)(number)
-    else:
-        keys = jax.vmap(partial(jax.random.fold_in, key))(number)
-        sampled = jax.vmap(prior.sample, out_axes=-1)(keys)
-    return jax.tree.map(lambda leaf: leaf[..., None, :], sampled)
+    keys = jax.vmap(partial(jax.random.fold_in, key))(number)
+    instances = jax.vmap(problem.prior.nth, out_axes=-1)(number, keys)
+    return jax.tree.map(lambda leaf: leaf[..., None, :], instances)
 
 
 def _begin(policy: Policy, params: Params, bits: Array) -> tuple[Any, Array]:

@@ -3,9 +3,6 @@
 import jax
 import numpy as np
 
-from gradband import blocks
-
-blocks.compile_whole_loops()
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 Z = 5.0

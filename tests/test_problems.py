@@ -262,7 +262,7 @@ def test_reward_of_a_table_is_its_entry(table):
 def test_the_last_instances_of_a_table_are_held_out(count, held_out, trained_on):
     table = np.arange(count, dtype=float)[:, None, None] * np.ones((1, 2, 4))
     prior = priors.Table(table, held_out)
-    assert prior.size == trained_on
+    assert prior.trained_on == trained_on
     assert set(np.asarray(jax.vmap(prior.sample)(keys(0, 500))).tolist()) == set(range(trained_on))
     kept = np.asarray(prior.fresh().table)[:, 0, 0]
     assert kept.tolist() == (list(range(trained_on, count)) if held_out else list(range(count)))

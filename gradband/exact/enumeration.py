@@ -92,7 +92,5 @@ def _reward_probability(prior: priors.Prior, arms: np.ndarray, gained: np.ndarra
         ratio = betaln(prior.a + ones, prior.b + zeros) - betaln(prior.a, prior.b)
         return np.exp(np.asarray(ratio).sum(1))
     assert isinstance(prior, priors.Finite)
-    # Through float32's shortest form: .6 is meant, not the float32 next to it.
-    means = np.array([[float(str(mean)) for mean in row] for row in prior.instances])
-    weights = np.array([float(str(weight)) for weight in prior.weights])
+    means, weights = np.asarray(prior.instances, float), np.asarray(prior.weights, float)
     return weights @ np.array([(row**ones * (1 - row) ** zeros).prod(1) for row in means])

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from gradband import random
-from gradband.errors import InputError, number
+from gradband.errors import positive
 from gradband.policies.base import Counting, Counts, Params
 
 
@@ -27,9 +27,8 @@ class ThompsonSampling(Counting):
 
     def check(self) -> None:
         super().check()
-        for name in ("a", "b"):
-            if number(f"{name} of ts", getattr(self, name)) <= 0:
-                raise InputError(f"{name} of ts must be above 0, not {getattr(self, name)!r}")
+        positive("a of ts", self.a)
+        positive("b of ts", self.b)
 
     def act(self, key: Array, params: Params, state: Counts) -> Array:
         zeros = state.pulls - state.sums
