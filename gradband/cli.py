@@ -13,11 +13,26 @@ import typer
 
 from gradband import cache
 from gradband._version import __version__
-from gradband.errors import InputError, number, unknown
+from gradband.arguments import (
+    Arms,
+    Devices,
+    Horizon,
+    Instances,
+    Json,
+    Noise,
+    PolicyName,
+    ProblemName,
+    Seed,
+    load_problem,
+    make_optimizer,
+    parse_policy,
+    parse_range,
+    parse_whole,
+)
+from gradband.errors import InputError
 
 if TYPE_CHECKING:
     from gradband.evaluation import Comparison
-    from gradband.policies import Policy
     from gradband.problems import Problem
 
 app = typer.Typer(
@@ -27,34 +42,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-
-ProblemName = Annotated[
-    str,
-    typer.Argument(
-        metavar="PROBLEM",
-        show_default=False,
-        help="two-point, uniform-2, bernoulli-10, beta-10, distractors, or a TOML file.",
-    ),
-]
-Arms = Annotated[int | None, typer.Option(help="Number of arms, where the problem leaves it open.")]
-Horizon = Annotated[int | None, typer.Option(help="Number of rounds.")]
-Noise = Annotated[
-    str | None, typer.Option(help="shared (one draw a round for all arms) or independent, as in the paper.")
-]
-PolicyName = Annotated[
-    str,
-    typer.Option(
-        help="softelim, exp3, epsilon-greedy, boltzmann or explore-then-commit; settings follow a colon, "
-        "as in exp3:theta=0.5+gradient=lemma."
-    ),
-]
-Instances = Annotated[int, typer.Option(help="Fresh instances to measure on.")]
-Seed = Annotated[int, typer.Option(help="Decides everything that is random.")]
-Devices = Annotated[
-    int | None,
-    typer.Option(help="Cores or devices to use (all of them); the result does not depend on it."),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -66,31 +53,6 @@ def root(
         raise typer.Exit()
 
 
-def load_problem(name: str, arms: int | None, horizon: int | None, noise: str | None) -> "Problem":
-    from gradband import problems
-
-    problem = problems.load(name, arms, horizon)
-    return problem if noise is None else problem.replace(noise=noise)
-
-
-def parse_policy(text: str) -> "Policy":
-    """The policy that `name` or `name:setting=value,…` stands for."""
-    from gradband import policies
-
-    name, _, rest = text.partition(":")
-    policy = policies.named(name)
-    settings: dict[str, Any] = {}
-    for entry in filter(None, re.split("[,+]", rest)):
-        key, _, value = entry.partition("=")
-        if key not in policy.settings():
-            raise unknown(f"setting of {name}", key, policy.settings())
-        try:
-            settings[key] = value if isinstance(policy.settings()[key], str) else float(value)
-        except ValueError:
-            raise InputError(f"{key} of {name} must be a number, not {value!r}") from None
-    return dataclasses.replace(policy, **settings)
-
-
 def label_of(problem: "Problem", source: str) -> str:
     """The problem's name, or its file's."""
     return problem.name or Path(source).stem
@@ -100,7 +62,7 @@ def describe(problem: "Problem", source: str) -> str:
     return f"{label_of(problem, source)}: {problem.arms} arms, {problem.horizon} rounds"
 
 
-def shown(params: dict[str, Any]) -> str:
+def in_words(params: dict[str, Any]) -> str:
     """A few parameters in words, or how many there are."""
     import numpy as np
 
@@ -182,7 +144,7 @@ def learn(
         "batch": batch,
         "estimator": gb.Estimator(baseline, runs, returns),
         "optimizer": make_optimizer(optimizer, learning_rate, decay),
-        "optimizer_name": f"{optimizer}, learning rate {learning_rate}, decay {decay}",
+        "optimizer_name": " ".join(map(str, (optimizer, learning_rate, decay))),
         "scale": scale,
         "temperature": gb.annealed if anneal else None,
         "curriculum": stages,
@@ -203,7 +165,7 @@ def learn(
             task,
             **settings,
             progress=lambda step: update(
-                step.iteration, f"{shown(step.params)}  |g| {step.norm:.3g}  regret {step.regret:.2f}"
+                step.iteration, f"{in_words(step.params)}  |g| {step.norm:.3g}  regret {step.regret:.2f}"
             ),
         )
     names = {"policy": "policy.safetensors", "curve": "training.png", "result": "result.json"}
@@ -245,7 +207,7 @@ def learn(
             describe(task, problem),
             ["policy", "Bayes regret", "± se"],
             [[row.name, f"{row.regret.mean:.3f}", f"{row.regret.se:.3f}"] for row in table.rows],
-            f"Learned {shown(learned.params)} in {result['seconds']:.1f} s; that saves {gain} regret "
+            f"Learned {in_words(learned.params)} in {result['seconds']:.1f} s; that saves {gain} regret "
             f"(paired, {count} fresh instances).\nFiles: {', '.join(files.values())}",
         )
     if learned.stopped:
@@ -406,43 +368,6 @@ def bench(
     status = subprocess.run([sys.executable, str(script), *flags], check=False).returncode
     if status:
         raise typer.Exit(status)
-
-
-def parse_whole(what: str, text: str) -> int:
-    if not text.strip().isdecimal():
-        raise InputError(f"{what} must hold whole numbers, not {text!r}")
-    return int(text)
-
-
-def parse_range(text: str) -> list[float]:
-    """Numbers from `low:high:count`, or the one number that is given."""
-    import numpy as np
-
-    parts = text.split(":")
-    try:
-        low, high = float(parts[0]), float(parts[min(1, len(parts) - 1)])
-        count = int(parts[2]) if len(parts) == 3 else 1
-    except ValueError:
-        raise InputError(f"theta must be low:high:count, not {text!r}") from None
-    if len(parts) not in (1, 3) or count < 1 or not -np.inf < low <= high < np.inf:
-        raise InputError(f"theta must be low:high:count with low ≤ high and count ≥ 1, not {text!r}")
-    return [float(value) for value in np.linspace(low, high, count)]
-
-
-def make_optimizer(name: str, learning_rate: float | None, decay: float) -> Any:
-    """An Optax optimiser by name, or None for the paper's step size."""
-    import optax
-
-    known = ["adabelief", "adagrad", "adam", "adamw", "lamb", "lion", "nadam", "rmsprop", "sgd", "yogi"]
-    if name == "paper":
-        if learning_rate is not None or decay != 1:
-            raise InputError("the paper's step size is found by itself: choose an --optimizer to set it")
-        return None
-    if name not in known:
-        raise unknown("optimizer", name, ["paper", *known])
-    rate = number("learning rate", 1e-3 if learning_rate is None else learning_rate, 0, 1e6)
-    schedule = optax.exponential_decay(rate, 1, number("decay", decay, 1e-6, 1)) if decay != 1 else rate
-    return getattr(optax, name)(schedule)
 
 
 def write_json(path: Path, result: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 import jax
 import numpy as np
+import pytest
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
@@ -13,3 +14,9 @@ def assert_z(measured, se, truth, truth_se=0.0):
     """The measured mean agrees with the truth, given both standard errors."""
     z = (np.asarray(measured) - truth) / np.hypot(se, truth_se)
     assert np.all(np.abs(z) < Z), f"{measured} ± {se} is {z} standard errors from {truth} ± {truth_se}"
+
+
+@pytest.fixture
+def table():
+    """Realised rewards of 10 instances, 3 arms and 6 rounds."""
+    return np.random.default_rng(0).random((10, 3, 6)).round(3)
