@@ -157,6 +157,31 @@ def memory_rows() -> list[dict]:
     ]
 
 
+def choice_rows() -> list[dict]:
+    """What a gradient costs without each choice of the engine."""
+
+    # Flags of the user's own keep gradband from setting its own: these are XLA's usual ones.
+    usual_flags = "--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=1024"
+
+    def best(without: str, **environment: str) -> float:
+        command = [sys.executable, str(HERE / "choices.py"), without]
+        variables = os.environ | environment
+        return float(subprocess.run(command, check=True, stdout=subprocess.PIPE, env=variables).stdout)
+
+    rows = []
+    for what, arguments, environment in (
+        ("with vmap", "batching", {}),
+        ("with fold_in", "hashing", {}),
+        ("with XLA's usual flags", "nothing", {"XLA_FLAGS": usual_flags}),
+    ):
+        turns = [(best("nothing"), best(arguments, **environment)) for _ in range(3)]
+        ours, peer = (min(column) for column in zip(*turns, strict=True))
+        ratios = [b / a for a, b in turns]
+        row = {"ours": ours, "peer": peer, "ratio": peer / ours, "low": min(ratios), "high": max(ratios)}
+        rows.append({"what": f"a SoftElim gradient, two-point, m=1000, and the same {what}", **row})
+    return rows
+
+
 def start_row(repeats: int) -> dict:
     command = [sys.executable, "-m", "gradband", "--help"]
 
@@ -177,7 +202,7 @@ def main() -> None:
         *training_rows(repeats, torch=not arguments.quick),
         *evaluation_rows(repeats),
         iteration_row(repeats),
-        *([] if arguments.quick else memory_rows()),
+        *([] if arguments.quick else choice_rows() + memory_rows()),
         start_row(repeats),
     ]
     if arguments.json:

@@ -4,7 +4,7 @@
 that leaves arrays of shape [batch, 2], and a CPU then fills its vector registers with two numbers at
 a time, or transposes at every step. Here a function written for one instance is traced once, and its
 operations are replayed on arrays [..., R, B]: R runs on each of B instances. The results are those
-of `vmap`; SoftElim's gradient takes half the time.
+of `vmap`; SoftElim's gradient on two arms takes about a third of the time.
 
 Operations that this file does not know go through `jax.vmap` one by one, so every JAX function works.
 """
