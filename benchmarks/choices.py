@@ -1,7 +1,7 @@
 """What a choice of the engine is worth: a gradient with it or without it.
 
-`python choices.py WITHOUT` prints the best seconds of a SoftElim gradient on two-point, m = 1000. WITHOUT is
-nothing, batching (`jax.vmap` in place of `batch_last`) or hashing (`jax.random.fold_in` in place of
+`python choices.py WITHOUT` prints the best seconds of a SoftElim gradient on two-point, m = 1000. WITHOUT
+is nothing, batching (`jax.vmap` in place of `batch_last`) or hashing (`jax.random.fold_in` in place of
 `hash_words`). Each is a process of its own, since compiled code stays with a process.
 """
 
