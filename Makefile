@@ -18,7 +18,7 @@ lint: .venv/.dev       ## style and types
 slow: .venv/.dev       ## checks that take longer than a test run may
 	$(BIN)/python -m pytest -q -m slow tests
 
-bench: .venv/.bench    ## speed side by side with peers
+bench: .venv/.run      ## speed side by side with peers
 	$(BIN)/gradband bench
 
 .venv/.run: pyproject.toml constraints.txt
@@ -26,8 +26,8 @@ bench: .venv/.bench    ## speed side by side with peers
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e .
 	touch $@
 
-.venv/.dev .venv/.bench: .venv/.%: .venv/.run
-	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[$*]'
+.venv/.dev: .venv/.run
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@
 
 clean:                 ## remove everything that was made here

@@ -8,7 +8,6 @@ numbers each, take memory.
 
 import collections
 import functools
-import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from gradband import machine
 from gradband.errors import InputError, whole
 
 
@@ -32,7 +32,7 @@ def workers(count: int | None = None) -> tuple[Any, ...]:
     local = jax.local_devices()
     usual = len(local)
     if usual == 1 and local[0].platform == "cpu":
-        usual = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        usual = machine.cores()
     wanted = usual if count is None else whole("devices", count)
     if wanted > max(usual, 64):
         raise InputError(f"devices must be at most {max(usual, 64)}, not {wanted}")

@@ -119,7 +119,7 @@ def evaluate(
     entries = policies if isinstance(policies, dict) else _names(policies)
     if not entries:
         raise InputError("there is no policy to evaluate")
-    players = {name: _player(entry, problem, seed) for name, entry in entries.items()}
+    players = {name: _player(entry, problem, seed, name, progress) for name, entry in entries.items()}
     rows = []
     for name, (policy, params) in players.items():
         began = time.perf_counter()
@@ -157,10 +157,17 @@ def _names(policies: Sequence[Policy | WithParams]) -> dict[str, Policy | WithPa
     return entries
 
 
-def _player(entry: Policy | WithParams, problem: Problem, seed: int) -> tuple[Policy, Params]:
+def _player(
+    entry: Policy | WithParams,
+    problem: Problem,
+    seed: int,
+    name: str,
+    progress: Callable[[str, float], None] | None,
+) -> tuple[Policy, Params]:
     """A bound policy and its parameters."""
     if not isinstance(entry, WithParams):
         policy = rollout.check(as_policy(entry), problem)
+        policy.prepare(partial(progress, f"preparing {name}") if progress else lambda done: None)
         return policy, policy.init(random.stream(random.root(seed), "init"))
     policy = rollout.check(entry.policy, problem)
     return policy, policy.as_params(entry.params)

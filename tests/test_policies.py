@@ -50,7 +50,7 @@ def test_init_is_within_bounds(name):
     params = policy.init(jax.random.key(0))
     lower, upper = policy.bounds()
     assert set(lower) == set(upper) == set(params)
-    assert all(lower[n] <= float(params[n]) <= upper[n] for n in params)
+    assert all(np.all((lower[n] <= params[n]) & (params[n] <= upper[n])) for n in params)
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -114,8 +114,9 @@ def test_each_arm_is_pulled_once_first(name):
 @pytest.mark.parametrize("name", [n for n in POLICIES if not POLICIES[n].differentiable])
 def test_policies_without_a_density_act(name, history):
     policy = bound(name)
-    state = after(policy, {}, history)
-    arms = {int(policy.act(jax.random.key(i), {}, state)) for i in range(50)}
+    params = policy.init(jax.random.key(0))
+    state = after(policy, params, history)
+    arms = {int(policy.act(jax.random.key(i), params, state)) for i in range(50)}
     assert arms <= set(range(K))
 
 

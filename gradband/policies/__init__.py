@@ -1,14 +1,19 @@
 """Bandit policies, one file each. A policy that is listed here is known by name and fully tested."""
 
 from gradband.errors import InputError, shown, unknown
-from gradband.policies.base import Counting, Counts, OneParameter, Params, Policy, State
+from gradband.policies.base import Counting, Counts, Index, OneParameter, Params, Policy, State
+from gradband.policies.bayes_ucb import BayesUCB
 from gradband.policies.boltzmann import Boltzmann
 from gradband.policies.epsilon_greedy import EpsilonGreedy
 from gradband.policies.exp3 import Exp3
 from gradband.policies.explore_then_commit import ExploreThenCommit
+from gradband.policies.gittins import Gittins
+from gradband.policies.greedy import Greedy
+from gradband.policies.kl_ucb import KLUCB
 from gradband.policies.softelim import SoftElim
 from gradband.policies.thompson import ThompsonSampling
 from gradband.policies.ucb1 import UCB1
+from gradband.policies.ucb_v import UCBV
 from gradband.policies.uniform import Uniform
 
 POLICIES: dict[str, type[Policy]] = {
@@ -20,8 +25,13 @@ POLICIES: dict[str, type[Policy]] = {
         Boltzmann,
         ExploreThenCommit,
         Uniform,
+        Greedy,
         UCB1,
+        UCBV,
+        KLUCB,
+        BayesUCB,
         ThompsonSampling,
+        Gittins,
     )
 }
 
@@ -50,14 +60,20 @@ def as_policy(given: object) -> Policy:
 
 
 __all__ = [
+    "KLUCB",
     "POLICIES",
     "UCB1",
+    "UCBV",
+    "BayesUCB",
     "Boltzmann",
     "Counting",
     "Counts",
     "EpsilonGreedy",
     "Exp3",
     "ExploreThenCommit",
+    "Gittins",
+    "Greedy",
+    "Index",
     "OneParameter",
     "Params",
     "Policy",

@@ -6,6 +6,7 @@ learned (`params`) and what is remembered (`state`) are passed in and out.
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, Self
 
 import jax
@@ -13,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from gradband import random
 from gradband.errors import LARGEST, InputError, number, shown, whole
 from gradband.pytrees import one_hot
 
@@ -52,9 +54,16 @@ class Policy:
         """Parameters to start from. Policies with random initial weights use the key."""
         return {}
 
+    def shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
+        """Shapes and types of the parameters."""
+        return jax.eval_shape(self.init, jax.random.key(0))
+
+    def prepare(self, progress: Callable[[float], None]) -> None:
+        """Does what `init` would take long for, telling `progress` the share that is done."""
+
     def as_params(self, given: dict[str, Any]) -> Params:
         """These numbers or arrays as the policy's parameters, if they are its own and within bounds."""
-        shapes = jax.eval_shape(self.init, jax.random.key(0))
+        shapes = self.shapes()
         if not isinstance(given, dict) or set(given) != set(shapes):
             wanted = ", ".join(shapes) or "none"
             raise InputError(f"the parameters of {self.name} are: {wanted}; not {shown(list(given))}")
@@ -68,7 +77,7 @@ class Policy:
                     f"{name} must lie in [{lower[name]:g}, {upper[name]:g}] for {self.name} with "
                     f"{self.arms} arms and {self.horizon} rounds, not {shown(array.tolist())}"
                 )
-        return {name: jnp.asarray(value, float) for name, value in given.items()}
+        return {name: jnp.asarray(value, shapes[name].dtype) for name, value in given.items()}
 
     def compiled(self) -> Self:
         """The policy as compiled code knows it, without what only `init` uses."""
@@ -76,8 +85,8 @@ class Policy:
 
     def bounds(self) -> tuple[dict[str, float], dict[str, float]]:
         """Least and greatest values of each parameter; none by default."""
-        shape = jax.eval_shape(self.init, jax.random.key(0))
-        return dict.fromkeys(shape, -math.inf), dict.fromkeys(shape, math.inf)
+        shapes = self.shapes()
+        return dict.fromkeys(shapes, -math.inf), dict.fromkeys(shapes, math.inf)
 
     def latent_log_probs(self, params: Params) -> Array:
         """Log-probabilities [latents] of the latent variable."""
@@ -94,6 +103,10 @@ class Policy:
     def act(self, key: Array, params: Params, state: State) -> Array:
         """The arm that a policy without a density pulls."""
         raise NotImplementedError
+
+    def probabilities(self, params: Params, state: State) -> Array:
+        """Probabilities [K] of pulling the arms, also of policies that can't be differentiated."""
+        return jnp.exp(self.log_probs(params, state))
 
     def update(self, params: Params, state: State, arm: Array, reward: Array) -> State:
         """The state after pulling an arm."""
@@ -130,6 +143,8 @@ class OneParameter(Policy):
 
 def fits(array: np.ndarray) -> bool:
     """Whether float32 can hold all of it as finite numbers."""
+    if array.dtype.kind in "iu":
+        return True
     return bool((np.abs(array.astype(np.float64)) <= LARGEST).all())
 
 
@@ -171,11 +186,37 @@ class Counting(Policy):
                 f"of at least {self.arms}, not {self.horizon}"
             )
 
-    def begin(self, params: Params, latent: Array) -> Counts:
+    def begin(self, params: Params, latent: Array) -> Any:
         return Counts.zeros(self.arms)
 
-    def update(self, params: Params, state: Counts, arm: Array, reward: Array) -> Counts:
+    def update(self, params: Params, state: Any, arm: Array, reward: Array) -> Any:
         return state.add(arm, reward)
+
+    def after(self, counts: Counts) -> State:
+        """The state after rewards of 0 and 1 with these counts."""
+        return counts
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Index(Counting):
+    """Pulls the arm with the greatest index, a random one of them if there are several."""
+
+    differentiable: ClassVar[bool] = False
+
+    def index(self, params: Params, state: Any) -> Array:
+        """The arms' indices [K]; infinite for an arm that must be tried."""
+        raise NotImplementedError
+
+    def act(self, key: Array, params: Params, state: Any) -> Array:
+        index = self.index(params, state)
+        best = index == index.max()
+        chosen = jnp.floor(random.uniform(key) * best.sum())
+        return jnp.argmax(jnp.cumsum(best) > chosen)
+
+    def probabilities(self, params: Params, state: Any) -> Array:
+        index = self.index(params, state)
+        best = index == index.max()
+        return best / best.sum()
 
 
 def certain(arm: Array, arms: int) -> Array:

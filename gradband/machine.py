@@ -1,0 +1,50 @@
+"""What this machine has: cores and memory."""
+
+import os
+from pathlib import Path
+
+from gradband.errors import InputError
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def free_memory() -> int | None:
+    """Bytes that can still be had, within the limit of a container if there is one; None if unknown."""
+    found = []
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        found += [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
+        group = Path("/sys/fs/cgroup")
+        limit = (group / "memory.max").read_text().strip()
+        if limit.isdecimal():
+            found.append(int(limit) - int((group / "memory.current").read_text()))
+    except (OSError, ValueError, IndexError):
+        pass
+    if not found and hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return min(found, default=None)
+
+
+def in_bytes(count: float) -> str:
+    """A number of bytes in words.
+
+    >>> in_bytes(1.34e9)
+    '1.3 GB'
+    """
+    for unit in ("bytes", "kB", "MB", "GB", "TB"):
+        if count < 1000 or unit == "TB":
+            break
+        count /= 1000
+    return f"{count:.0f} {unit}" if unit in ("bytes", "kB") else f"{count:.1f} {unit}"
+
+
+def require(needed: int, what: str, hint: str) -> None:
+    """Refuses work that needs more memory than there is, before any is taken."""
+    free = free_memory()
+    if free is not None and needed > 0.9 * free:
+        raise InputError(
+            f"{what} needs {in_bytes(needed)} of memory, and {in_bytes(free)} are free: {hint}"
+        )

@@ -1,0 +1,150 @@
+"""Gittins indices of a Bernoulli arm with a Beta(a, b) belief.
+
+An index is the value λ of a known arm at which one is indifferent between pulling that one ever after
+and pulling the unknown one first. With D the advantage of the unknown arm over always having λ,
+
+    D(s, N) = max(0, Q),  Q = p − λ + β [p D(s + 1, N + 1) + (1 − p) D(s, N + 1)],
+
+after s ones in N pulls, p = (a + s) / (a + b + N); the index of (s, N) is the λ where Q, which is convex
+and falls in λ, is 0. All λ of a grid run in one backward pass.
+
+With m rounds left, only c = N + m matters to the recursion, so each c is a pass of its own whose row of
+states stays in a core's cache, and passes run in parallel.
+"""
+
+import math
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+
+import numba
+import numpy as np
+
+from gradband.errors import InputError, number, positive, whole
+from gradband.solvers.layout import place, size
+
+LANES = 64  # values of λ that one pass carries
+GRID = 3072  # values of λ between 0 and 1
+SCALE = 65535  # an index in [0, 1] is kept as a 16-bit fixed-point number
+DEEPEST = 50_000  # rows of a discounted pass
+SETTINGS = {"method": 1, "grid": GRID, "scale": SCALE}  # what decides a table besides a, b and n
+
+
+def finite_horizon(
+    a: float, b: float, horizon: int, workers: int = 1, progress: Callable[[float], None] | None = None
+) -> tuple[np.ndarray, float]:
+    """Indices of all states that n rounds can reach (uint16, × 65535), and a bound on their error.
+
+    >>> table, error = finite_horizon(1, 1, horizon=10)
+    >>> len(table) == size(10), error < 1e-4
+    (True, True)
+    """
+    positive("a of the Gittins index", a)
+    positive("b of the Gittins index", b)
+    whole("horizon", horizon)
+    table = np.zeros(size(horizon), np.uint16)
+    errors = np.zeros(horizon + 1, np.float32)
+    known = _known_arms()
+    done = total = 0.0
+    with ThreadPoolExecutor(workers) as pool:
+        # The longest passes go first, so that the workers finish together.
+        passes = {
+            pool.submit(_pass, a, b, c, horizon, known, table, errors): c for c in range(horizon, 0, -1)
+        }
+        total = float(sum(c**2 for c in passes.values()))
+        for future in as_completed(passes):
+            future.result()
+            done += passes[future] ** 2
+            if progress:
+                progress(done / total)
+    return table, float(errors.max()) + 0.5 / SCALE
+
+
+def discounted(a: float, b: float, discount: float) -> float:
+    """The Gittins index of Beta(a, b) when rewards of later rounds count β = `discount` times less each.
+
+    The pass begins at a depth N where β^N / (1 − β) < 1e-8, with the arm's mean as if it were known.
+
+    >>> round(discounted(1, 1, discount=0.9), 4)
+    0.7029
+    """
+    positive("a of the Gittins index", a)
+    positive("b of the Gittins index", b)
+    if not 0 < number("discount", discount) < 1:
+        raise InputError(f"discount must lie between 0 and 1, not {discount!r}")
+    depth = math.ceil(math.log(1e-8 * (1 - discount)) / math.log(discount))
+    if depth > DEEPEST:
+        most = 0.999
+        raise InputError(f"discount must be at most {most}, not {discount}: it needs {depth} states a row")
+    low, high = 0.0, 1.0
+    while high - low > 1e-9:
+        known = np.linspace(low, high, LANES)
+        k = int((_root_advantage(a, b, discount, depth, known) > 0).sum())
+        low, high = known[max(k - 1, 0)], known[min(k, LANES - 1)]
+    return float(low + high) / 2
+
+
+@numba.njit(nogil=True, cache=True)
+def _root_advantage(a: float, b: float, discount: float, depth: int, known: np.ndarray) -> np.ndarray:
+    """Q of the arm before its first pull, for each λ of `known`, in double precision."""
+    advantage = np.empty((depth + 1, LANES))
+    for ones in range(depth + 1):
+        mean = (a + ones) / (a + b + depth)
+        advantage[ones] = np.maximum((mean - known) / (1 - discount), 0)
+    for pulls in range(depth - 1, -1, -1):
+        for ones in range(pulls + 1):
+            p = (a + ones) / (a + b + pulls)
+            up, stay = advantage[ones + 1], advantage[ones]
+            for k in range(LANES):
+                value = p - known[k] + discount * (p * up[k] + (1 - p) * stay[k])
+                stay[k] = value if value > 0 or pulls == 0 else 0.0
+    return advantage[0]
+
+
+def _known_arms() -> np.ndarray:
+    """Values of λ, denser towards 0 and 1 where indices bend most, with two beyond each end."""
+    x = np.arange(-2, GRID + 3) / GRID
+    inside = np.sin(np.pi / 2 * np.clip(x, 0, 1)) ** 2
+    return (inside + np.minimum(x, 0) / GRID + np.maximum(x - 1, 0) / GRID).astype(np.float32)
+
+
+@numba.njit(nogil=True, cache=True, fastmath={"contract", "nnan", "nsz"})
+def _pass(
+    a: float, b: float, last: int, horizon: int, known: np.ndarray, table: np.ndarray, errors: np.ndarray
+) -> None:
+    """Indices of all states (s, N, m) with N + m = `last`, and their greatest error."""
+    q = np.empty(LANES, np.float32)
+    advantage = np.empty((last + 1, LANES), np.float32)
+    # Blocks of λ overlap by three values, the neighbours that bracket a root.
+    for block in range(0, len(known) - 3, LANES - 3):
+        first = min(block, len(known) - LANES)
+        grid = known[first : first + LANES]
+        advantage[:] = 0
+        lowest = last  # ones below which the advantage is 0 for all λ of the block
+        for pulls in range(last - 1, -1, -1):
+            start = max(0, min(lowest - 1, math.floor(grid[0] * (a + b + pulls) - a)))
+            lowest = pulls + 1
+            for ones in range(start, pulls + 1):
+                p = np.float32((a + ones) / (a + b + pulls))
+                up, stay = advantage[ones + 1], advantage[ones]
+                for k in range(LANES):
+                    value = p - grid[k] + (p * up[k] + (1 - p) * stay[k])
+                    q[k] = value
+                    stay[k] = value if value > 0 else np.float32(0)
+                if q[0] > 0:
+                    lowest = min(lowest, ones)
+                if q[1] > 0 and q[LANES - 2] <= 0:
+                    k = 1
+                    while q[k + 1] > 0:
+                        k += 1
+                    # Q is convex: its root lies left of the chord's and right of the next secants'.
+                    high = _root(grid, q, k, k + 1)
+                    low = max(_root(grid, q, k - 1, k), _root(grid, q, k + 1, k + 2))
+                    index = min(max((low + high) / 2, 0), 1)
+                    table[place(horizon - last + pulls, pulls, ones)] = round(index * SCALE)
+                    errors[last] = max(errors[last], (high - low) / 2)
+
+
+@numba.njit(nogil=True, cache=True, inline="always")
+def _root(x: np.ndarray, y: np.ndarray, i: int, j: int) -> float:
+    """Where the line through points i and j is 0."""
+    return x[i] + (x[j] - x[i]) * (y[i] / (y[i] - y[j]))

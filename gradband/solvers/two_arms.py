@@ -1,0 +1,121 @@
+"""The Bayes optimum of two Bernoulli arms with independent Beta priors, by backward induction.
+
+With T₀ + T₁ = t pulls behind, the value of the rounds left is a function of (T₀, s₀, s₁), where s are ones:
+
+    V_t = max_i m_i + m_i V_{t+1}(one more one of i) + (1 − m_i) V_{t+1}(one more zero of i),
+
+m_i = (a_i + s_i) / (a_i + b_i + T_i). One array of n (n + 1)(n + 2)/6 numbers holds V: in order of T₀
+and of s₁ a layer overwrites the one after it. The work is n⁴/24 such steps.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numba
+import numpy as np
+
+from gradband.errors import positive, whole
+from gradband.solvers.layout import place, size
+
+TIE = 1e-10  # advantages below this are rounding: arm 0 is taken
+
+
+def memory(horizon: int, with_policy: bool) -> int:
+    """Bytes that `solve` needs."""
+    return size(horizon) * (8 + 2 * with_policy) + 16 * horizon**2
+
+
+def solve(
+    a: Sequence[float],
+    b: Sequence[float],
+    horizon: int,
+    with_policy: bool = True,
+    workers: int = 1,
+    progress: Callable[[float], None] | None = None,
+) -> tuple[float, np.ndarray | None]:
+    """The optimal expected reward of n rounds, and the optimal policy as a table of thresholds (int16).
+
+    Before round t, after s₀ ones in T₀ pulls of arm 0, the policy pulls arm 0 if s₁ is below
+    `table[place(t, T₀, s₀)]`. That the decision is monotone in s₁ is checked everywhere; it holds for
+    independent priors.
+
+    >>> value, table = solve([1, 1], [1, 1], horizon=10)
+    >>> round(value, 7)
+    6.0217857
+    """
+    for name, parameters in (("a", a), ("b", b)):
+        for parameter in parameters:
+            positive(f"{name} of a beta prior", parameter)
+    n = whole("horizon", horizon)
+    alpha, beta = np.asarray(a, float), np.asarray(b, float)
+    starts = np.array([0, *np.cumsum([(pulls + 1) * (n - pulls) for pulls in range(n)])])
+    value = np.zeros(starts[-1] + 1)  # one more: the last row reads a number beyond it, times 0
+    table = np.zeros(size(n) if with_policy else 0, np.int16)
+    with ThreadPoolExecutor(workers) as pool:
+        for t in range(n - 1, -1, -1):
+            # Each worker takes a range of T₀. It reads the first rectangle of the next range, which is
+            # being overwritten, from a copy.
+            work = np.cumsum([(pulls + 1) * (t - pulls + 1) for pulls in range(t + 1)])
+            cuts = [int(c) for c in np.searchsorted(work, np.linspace(0, work[-1], workers + 1))]
+            cuts[-1] = t + 1
+            edges = [value[starts[c] : starts[min(c + 1, n)]].copy() for c in cuts[1:]]
+            jobs = [
+                pool.submit(_layer, alpha, beta, n, t, low, high, starts, value, edge, table)
+                for low, high, edge in zip(cuts[:-1], cuts[1:], edges, strict=True)
+            ]
+            if not all(job.result() for job in jobs):
+                raise ArithmeticError("the optimal decision is not monotone in the other arm's ones")
+            if progress:
+                progress(1 - (t / n) ** 4)
+    return float(value[0]), table if with_policy else None
+
+
+@numba.njit(nogil=True, cache=True, fastmath={"contract", "nnan", "nsz"})
+def _layer(
+    a: np.ndarray,
+    b: np.ndarray,
+    n: int,
+    t: int,
+    low: int,
+    high: int,
+    starts: np.ndarray,
+    value: np.ndarray,
+    edge: np.ndarray,
+    table: np.ndarray,
+) -> bool:
+    """Values before round t, T₀ in [low, high), over those of the next; whether decisions are monotone."""
+    m1 = np.empty(t + 1)
+    better = np.empty(t + 1)
+    monotone = True
+    for first in range(low, high):
+        second = t - first
+        for ones in range(second + 1):
+            m1[ones] = (a[1] + ones) / (a[1] + b[1] + second)
+        width = n - first
+        last_layer = t == n - 1
+        for s0 in range(first + 1):
+            m0 = (a[0] + s0) / (a[0] + b[0] + first)
+            row = value[starts[first] + s0 * width : starts[first] + (s0 + 1) * width + 1]
+            if last_layer:
+                for s1 in range(second + 1):
+                    better[s1] = m1[s1] - m0
+                    row[s1] = max(m0, m1[s1])
+            else:
+                if first + 1 < high:
+                    zero = value[starts[first + 1] + s0 * (width - 1) :]
+                else:
+                    zero = edge[s0 * (width - 1) :]
+                one = zero[width - 1 :]
+                for s1 in range(second + 1):
+                    q0 = m0 + (m0 * one[s1] + (1 - m0) * zero[s1])
+                    q1 = m1[s1] + (m1[s1] * row[s1 + 1] + (1 - m1[s1]) * row[s1])
+                    better[s1] = q1 - q0
+                    row[s1] = max(q0, q1)
+            if table.size:
+                threshold = 0
+                for s1 in range(second + 1):
+                    threshold += better[s1] <= TIE
+                for s1 in range(threshold, second + 1):
+                    monotone &= better[s1] > TIE
+                table[place(t, first, s0)] = threshold
+    return monotone
