@@ -426,7 +426,7 @@ def test_failure_that_is_not_bad_input_gives_one_line_too(run, monkeypatch):
     def broken(*arguments):
         raise ZeroDivisionError("all\nbroken")
 
-    monkeypatch.setattr(cli, "load_problem", broken)
+    monkeypatch.setattr("gradband.commands.compare.load_problem", broken)
     assert run("compare") == (1, "", "gradband: ZeroDivisionError: all\n")
 
 
@@ -434,7 +434,7 @@ def test_interrupting_gives_one_line(run, monkeypatch):
     def interrupted(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "load_problem", interrupted)
+    monkeypatch.setattr("gradband.commands.compare.load_problem", interrupted)
     assert run("compare") == (130, "", "gradband: interrupted\n")
 
 
@@ -451,7 +451,7 @@ def test_help_lists_the_commands_without_starting_jax():
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     for command in ("learn", "compare", "gradient", "bench"):
         assert command in ran.stdout
-    assert not {"jax", "numpy", "optax", "matplotlib", "polars"} & set(ran.stderr.split())
+    assert not {"jax", "numpy", "optax", "matplotlib", "numba", "polars"} & set(ran.stderr.split())
 
 
 def test_module_is_a_command_that_knows_its_version():

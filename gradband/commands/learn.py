@@ -1,0 +1,166 @@
+"""`gradband learn`."""
+
+import re
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from gradband.arguments import (
+    Arms,
+    Devices,
+    Horizon,
+    Instances,
+    Json,
+    Noise,
+    PolicyName,
+    ProblemName,
+    Seed,
+    load_problem,
+    make_optimizer,
+    parse_policy,
+    parse_whole,
+)
+from gradband.commands.shared import describe, label_of, measure, write_json
+from gradband.errors import InputError
+
+
+def learn(
+    problem: ProblemName = "two-point",
+    policy: PolicyName = "softelim",
+    arms: Arms = None,
+    horizon: Horizon = None,
+    noise: Noise = None,
+    iterations: Annotated[int, typer.Option(help="Steps of gradient ascent, L.")] = 100,
+    batch: Annotated[int, typer.Option(help="Instances in each step, m.")] = 1000,
+    baseline: Annotated[str, typer.Option(help="none, optimal, self or leave-one-out.")] = "self",
+    runs: Annotated[
+        int | None, typer.Option(help="Runs on each instance (none, optimal: 1; leave-one-out: 4).")
+    ] = None,
+    returns: Annotated[str, typer.Option(help="realised, or expected rewards in the return.")] = "realised",
+    optimizer: Annotated[
+        str,
+        typer.Option(help="paper (step 1/(c√L), c found by itself) or an Optax optimiser: adam, sgd, …"),
+    ] = "paper",
+    learning_rate: Annotated[float | None, typer.Option(help="Step size of an Optax optimiser.")] = None,
+    decay: Annotated[float, typer.Option(help="Factor on that step size after each iteration.")] = 1.0,
+    scale: Annotated[str, typer.Option(help="log, or linear as in the paper, for positive θ.")] = "log",
+    anneal: Annotated[
+        bool, typer.Option("--anneal", help="Anneal the temperature, as Appendix F.")
+    ] = False,
+    curriculum: Annotated[str, typer.Option(help="Horizons to learn at first, e.g. 20,60.")] = "",
+    instances: Instances = 10_000,
+    seed: Seed = 0,
+    devices: Devices = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for files (runs/PROBLEM-POLICY).")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the folder's checkpoint.")] = False,
+    json: Json = False,
+) -> None:
+    """Learn a policy, compare it with Thompson sampling, and save it.
+
+    Examples:
+
+      gradband learn
+
+      gradband learn bernoulli-10 --seed 3 --out runs/ten-arms
+
+      gradband learn mine.toml --policy exp3:theta=0.5 --baseline leave-one-out --runs 8
+
+      gradband learn uniform-2 --optimizer adam --learning-rate 0.05 --decay 0.99
+    """
+    import gradband as gb
+    from gradband import evaluation
+    from gradband.report import figures, terminal
+
+    began = time.perf_counter()
+    task = load_problem(problem, arms, horizon, noise)
+    start = parse_policy(policy)
+    stages = [parse_whole("curriculum", text) for text in filter(None, curriculum.split(","))]
+    label = label_of(task, problem)
+    folder = out or Path("runs") / re.sub(r"[^\w.-]", "-", f"{label}-{start.name}")
+    evaluation.fresh_instances(task, instances)
+    settings: dict[str, Any] = {
+        "iterations": iterations,
+        "batch": batch,
+        "estimator": gb.Estimator(baseline, runs, returns),
+        "optimizer": make_optimizer(optimizer, learning_rate, decay),
+        "optimizer_name": " ".join(map(str, (optimizer, learning_rate, decay))),
+        "scale": scale,
+        "temperature": gb.annealed if anneal else None,
+        "curriculum": stages,
+        "seed": seed,
+        "devices": devices,
+        "checkpoint": folder / "checkpoint.safetensors",
+        "resume": resume,
+    }
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"can't write to {folder}: {error.strerror}") from None
+    if resume and not settings["checkpoint"].exists():
+        print(f"gradband: there is no checkpoint in {folder}: starting anew", file=sys.stderr)
+    with terminal.progress("learning", iterations * (len(stages) + 1)) as update:
+        learned = gb.learn(
+            start,
+            task,
+            **settings,
+            progress=lambda step: update(
+                step.iteration, f"{in_words(step.params)}  |g| {step.norm:.3g}  regret {step.regret:.2f}"
+            ),
+        )
+    names = {"policy": "policy.safetensors", "curve": "training.png", "result": "result.json"}
+    files = {what: str(folder / name) for what, name in names.items()}
+    learned.save(files["policy"])
+    entries: dict[str, Any] = {f"{start.name}, learned": learned, f"{start.name}, before": start}
+    entries |= {"ts": gb.policies.ThompsonSampling()} if task.unit else {}
+    table = measure(entries, task, instances, seed, devices)
+    ours, before = (table[f"{start.name}, {when}"].regret for when in ("learned", "before"))
+    gain = table.difference(f"{start.name}, before", f"{start.name}, learned")
+    benchmarks = [row for row in table.rows if row.name == "ts"]
+    count = len(table.rows[0].regrets)
+    learned.about["evaluation"] = {"instances": count, "regret": vars(ours), "regret_before": vars(before)}
+    learned.save(files["policy"])
+    lines = {"learned": ours.mean, **{row.name: row.regret.mean for row in benchmarks}}
+    parameters = list(learned.params) if sum(p.size for p in learned.params.values()) <= 3 else []
+    figures.training_curve(
+        Path(files["curve"]), f"{start.name} on {label}", learned.history, parameters, lines
+    )
+    result = {
+        "problem": task.describe() | {"name": label},
+        "policy": start.name,
+        "params": learned.params,
+        "regret": vars(ours),
+        "regret_before": vars(before),
+        "optimum": None,
+        "benchmarks": [{"name": r.name, "regret": r.regret.mean, "se": r.regret.se} for r in benchmarks],
+        "instances": count,
+        "seed": seed,
+        "stopped": learned.stopped or None,
+        "seconds": time.perf_counter() - began,
+        "files": files,
+    }
+    write_json(Path(files["result"]), result)
+    if json:
+        terminal.print_json(result)
+    else:
+        terminal.print_table(
+            describe(task, problem),
+            ["policy", "Bayes regret", "± se"],
+            [[row.name, f"{row.regret.mean:.3f}", f"{row.regret.se:.3f}"] for row in table.rows],
+            f"Learned {in_words(learned.params)} in {result['seconds']:.1f} s; that saves {gain} regret "
+            f"(paired, {count} fresh instances).\nFiles: {', '.join(files.values())}",
+        )
+    if learned.stopped:
+        raise RuntimeError(f"learning stopped early: {learned.stopped}; the last good policy was saved")
+
+
+def in_words(params: dict[str, Any]) -> str:
+    """A few parameters in words, or how many there are."""
+    import numpy as np
+
+    sizes = {name: np.size(value) for name, value in params.items()}
+    if sum(sizes.values()) > 3:
+        return f"{sum(sizes.values())} parameters"
+    return ", ".join(f"{name} = {float(value):.4g}" for name, value in params.items())
