@@ -12,6 +12,7 @@ from gradband.commands.bench import bench
 from gradband.commands.compare import compare
 from gradband.commands.gradient import gradient
 from gradband.commands.learn import learn
+from gradband.commands.optimum import optimum
 from gradband.errors import InputError
 
 app = typer.Typer(
@@ -32,7 +33,7 @@ def root(
         raise typer.Exit()
 
 
-for command in (learn, compare, gradient, bench):
+for command in (learn, compare, optimum, gradient, bench):
     app.command()(command)
 
 

@@ -82,6 +82,20 @@ class Comparison:
         """Regret of one policy minus that of another, paired by instance."""
         return Mean.of(self[one].regrets - self[other].regrets)
 
+    def share(self, name: str, start: str, goal: float) -> Mean:
+        """How much of the way from one policy's regret to `goal` another covers, from 0 to 1 and beyond.
+
+        Its standard error takes into account that both policies were measured on the same instances.
+        """
+        regrets, from_ = self[name].regrets, self[start].regrets
+        way = from_.mean() - goal
+        covered = (from_.mean() - regrets.mean()) / way
+        return Mean(float(covered), Mean.of((1 - covered) * from_ - regrets).se / abs(float(way)))
+
+    def without(self, name: str) -> "Comparison":
+        """The other rows."""
+        return Comparison(tuple(row for row in self.rows if row.name != name))
+
     def __str__(self) -> str:
         width = max(len(row.name) for row in self.rows)
         return "\n".join(f"{row.name:<{width}}  {row.regret}" for row in self.rows)

@@ -45,13 +45,17 @@ def load(path: str | Path, policy: Policy | None = None) -> Learned:
         name, arms, horizon = about.pop("policy"), about.pop("arms"), about.pop("horizon")
         settings, stopped = about.pop("settings"), about.pop("stopped")
         if policy is None:
-            if name not in policies.POLICIES:
-                raise unknown("policy", name, policies.POLICIES)
-            policy = policies.POLICIES[name](**settings)
+            known = policies.POLICIES | policies.TABLES
+            if name not in known:
+                raise unknown("policy", name, known)
+            policy = known[name](**settings)
         bound = policy.bind(arms, whole("horizon", horizon))
         params = bound.as_params(_named(arrays, "params."))
-        if any(array.dtype.kind != "f" for array in arrays.values()):
-            raise InputError("its arrays must hold floating-point numbers")
+        kinds = {f"params.{name}": shape.dtype.kind for name, shape in bound.shapes().items()}
+        for entry, array in arrays.items():
+            if array.dtype.kind != kinds.get(entry, "f"):
+                wanted = "whole" if kinds.get(entry, "f") in "iu" else "floating-point"
+                raise InputError(f"{entry} must hold {wanted} numbers")
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     except (KeyError, TypeError, ValueError, AttributeError) as error:

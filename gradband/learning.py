@@ -13,29 +13,16 @@ import jax
 import numpy as np
 import optax
 
-from gradband import blocks, files, gradient, random, rollout
+from gradband import blocks, files, gradient, q_learning, random, rollout
 from gradband._version import __version__
 from gradband.errors import InputError, number, unknown, whole
 from gradband.gradient import Estimate, Estimator, as_estimator
 from gradband.learned import Learned
-from gradband.policies import Params, Policy, as_policy
+from gradband.policies import DQN, Params, Policy, as_policy
 from gradband.problems import Problem, as_problem
 from gradband.pytrees import flattened
-from gradband.run import HISTORY, Run
+from gradband.run import HISTORY, Run, Step
 from gradband.steps import ADAM, PLAIN, SCALES, Steps
-
-
-@dataclasses.dataclass(frozen=True)
-class Step:
-    """What an iteration shows of itself: the gradient's norm and the regret at its parameters."""
-
-    iteration: int
-    iterations: int
-    horizon: int
-    params: Params
-    norm: float
-    regret: float
-    regret_se: float
 
 
 def annealed(iteration: int, iterations: int) -> float:
@@ -78,6 +65,8 @@ def learn(
     before the problem's own. With a `checkpoint` file, `resume` goes on from it, to the same bits, after
     comparing all settings; of an optimiser of yours only its `optimizer_name` can be compared.
 
+    DQN is learned by `q_learning.train`, to which only L, m, the seed and `progress` apply.
+
     >>> from gradband import policies, problems
     >>> problem = problems.named("two-point", horizon=20)
     >>> learned = learn(policies.SoftElim(), problem, iterations=5, batch=256)
@@ -90,6 +79,22 @@ def learn(
     whole("checkpoint_every", checkpoint_every)
     if scale not in SCALES:
         raise unknown("scale", scale, SCALES)
+    if isinstance(policy, DQN):
+        given = {
+            "estimator": as_estimator(estimator) != Estimator(),
+            "optimizer": optimizer is not None,
+            "scale": scale != "log",
+            "temperature": temperature is not None,
+            "curriculum": len(curriculum) > 0,
+            "params": params is not None,
+            "resume": resume,
+        }
+        for option in given:
+            if given[option]:
+                raise InputError(f"{option} does not apply to dqn, which is learned by Q-learning")
+        return q_learning.train(
+            policy, problem, iterations=iterations, batch=batch, seed=seed, progress=progress
+        )
     stages = [problem.replace(horizon=n) for n in curriculum] + [problem]
     how = as_estimator(estimator)
     bound = [rollout.check(policy, stage) for stage in stages]

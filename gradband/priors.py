@@ -85,11 +85,11 @@ class Finite(Prior):
     arms: int = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
-        instances = _numbers("means", self.instances, axes=2)
+        instances = numbers("means", self.instances, axes=2)
         self.rewards.check(instances)
         count = instances.shape[0]
         weights = np.full(count, 1 / count) if self.weights is None else self.weights
-        weights = _numbers("weights", weights, axes=1)
+        weights = numbers("weights", weights, axes=1)
         if weights.shape != (count,):
             raise InputError(f"weights must be {count}, one an instance, not {len(weights)}")
         if (weights < 0).any():
@@ -114,29 +114,30 @@ class Finite(Prior):
 @pytree("a", "b")
 @dataclasses.dataclass(frozen=True, eq=False)
 class Beta(Prior):
-    """Means drawn independently, μ_i ~ Beta(a, b).
+    """Means drawn independently, μ_i ~ Beta(a, b); a and b are numbers, or one for each arm.
 
-    >>> Beta(arms=2).sample(jax.random.key(0)).shape
+    >>> Beta(arms=2, a=[1, 2]).sample(jax.random.key(0)).shape
     (2,)
     """
 
     kind: ClassVar[str] = "beta"
     arms: int
-    a: float = 1.0
-    b: float = 1.0
+    a: Any = 1.0
+    b: Any = 1.0
     rewards: laws.Reward = laws.Bernoulli()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "arms", whole("arms", self.arms))
-        positive("a of the beta prior", self.a)
-        positive("b of the beta prior", self.b)
+        object.__setattr__(self, "a", _each("a of the beta prior", self.a, self.arms))
+        object.__setattr__(self, "b", _each("b of the beta prior", self.b, self.arms))
 
     def sample(self, key: Array) -> Array:
-        a = jnp.full(self.arms, self.a, jnp.float32)
-        return random.beta(key, a, jnp.full(self.arms, self.b, jnp.float32))
+        return random.beta(key, jnp.asarray(self.a, jnp.float32), jnp.asarray(self.b, jnp.float32))
 
     def describe(self) -> dict[str, Any]:
-        return {"kind": self.kind, "arms": self.arms, "a": float(self.a), "b": float(self.b)}
+        alike = (self.a == self.a[0]).all() and (self.b == self.b[0]).all()
+        a, b = (float(x[0]) if alike else x.tolist() for x in (self.a, self.b))
+        return {"kind": self.kind, "arms": self.arms, "a": a, "b": b}
 
 
 @pytree("mean", "sd")
@@ -219,7 +220,7 @@ class Table(Prior):
     arms: int = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
-        table = _numbers("the reward table", self.table, axes=3)
+        table = numbers("the reward table", self.table, axes=3)
         number("held_out", self.held_out, 0, 0.9)
         if self.held_out > 0 and len(table) < 2:
             raise InputError("a table with one instance can't hold any out: set held_out to 0")
@@ -277,7 +278,19 @@ class HeldOut(Table):
         return index % self.size
 
 
-def _numbers(what: str, values: Any, axes: int) -> np.ndarray:
+def _each(what: str, value: Any, arms: int) -> np.ndarray:
+    """Positive numbers [K] in double precision, from one for all arms or one for each."""
+    if not isinstance(value, list | tuple | np.ndarray):
+        return np.full(arms, positive(what, value))
+    array = numbers(what, value, axes=1)
+    if len(array) != arms:
+        raise InputError(f"{what} must be one number, or {arms}, one an arm, not {len(array)}")
+    for entry in array:
+        positive(what, float(entry))
+    return array
+
+
+def numbers(what: str, values: Any, axes: int) -> np.ndarray:
     """Finite numbers with this many axes, none of them empty, or an error that names them."""
     try:
         array = np.asarray(values)

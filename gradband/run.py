@@ -1,5 +1,6 @@
 """A run of GradBand: what changes from iteration to iteration, and its checkpoint."""
 
+import dataclasses
 import math
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,19 @@ from gradband.pytrees import flattened
 from gradband.steps import Steps
 
 HISTORY = ("horizon", "norm", "regret", "regret_se")
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """What an iteration shows of itself: the gradient's norm and the regret at its parameters."""
+
+    iteration: int
+    iterations: int
+    horizon: int
+    params: Params
+    norm: float
+    regret: float
+    regret_se: float
 
 
 def _flat(settings: Any, prefix: str = "") -> dict[str, Any]:

@@ -16,6 +16,15 @@ def assert_z(measured, se, truth, truth_se=0.0):
     assert np.all(np.abs(z) < Z), f"{measured} ± {se} is {z} standard errors from {truth} ± {truth_se}"
 
 
+@pytest.fixture(autouse=True, scope="session")
+def cache(tmp_path_factory):
+    """A cache folder of the tests' own, so that nothing is read that an earlier version wrote."""
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(folder))
+        yield folder
+
+
 @pytest.fixture
 def table():
     """Realised rewards of 10 instances, 3 arms and 6 rounds."""

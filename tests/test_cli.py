@@ -34,12 +34,7 @@ class Ran(NamedTuple):
 
 
 @pytest.fixture(scope="session")
-def cache(tmp_path_factory):
-    return str(tmp_path_factory.mktemp("cache"))
-
-
-@pytest.fixture(scope="session")
-def run_in(cache):
+def run_in():
     """Runs a command inside a folder, in this process."""
 
     def run(folder, *arguments):
@@ -47,7 +42,6 @@ def run_in(cache):
         with contextlib.ExitStack() as stack:
             patch = stack.enter_context(pytest.MonkeyPatch.context())
             patch.setattr(sys, "argv", ["gradband", *map(str, arguments)])
-            patch.setenv("XDG_CACHE_HOME", cache)
             patch.setattr(cli, "use_cache", lambda: None)  # JAX runs already
             stack.enter_context(contextlib.chdir(folder))
             stack.enter_context(contextlib.redirect_stdout(out))
@@ -249,11 +243,11 @@ def compared(run_in, learned):
 
 
 def test_compare_is_sorted_by_regret(compared):
-    assert set(compared) == {"problem", "instances", "optimum", "policies"}
+    assert set(compared) == {"problem", "instances", "seed", "optimum", "policies", "files"}
     assert compared["instances"] == 2000
     assert compared["problem"]["name"] == "two-point"
     rows = compared["policies"]
-    assert all(set(row) == {"name", "regret", "se", "seconds"} for row in rows)
+    assert all(set(row) == {"name", "regret", "se", "share", "share_se", "seconds"} for row in rows)
     assert [row["regret"] for row in rows] == sorted(row["regret"] for row in rows)
     assert len(rows) == 5
     assert rows[-1]["name"] == "uniform"
@@ -291,7 +285,8 @@ def test_compare_prints_a_table(run):
     )
     assert "softelim" in lines[4]
     assert "uniform" in lines[5]
-    assert len(lines) == 7
+    assert lines[7] == "The optimum has a regret of 1.1425."
+    assert len(lines) == 9
 
 
 # gradient

@@ -45,7 +45,9 @@ ABOUT = {"text": "θ ↦ ∇", "list": [1, 2.5, None, True], "deep": {"a": {"b":
 def learned(policy=None, **about):
     """A learned policy that nobody had to learn."""
     bound = (policy or SoftElim()).bind(2, 20)
-    params = {name: value * 0.9375 for name, value in bound.init(jax.random.key(0)).items()}
+    params = {
+        name: (value * 0.9375).astype(value.dtype) for name, value in bound.init(jax.random.key(0)).items()
+    }
     rng = np.random.default_rng(0)
     history = {name: rng.random(7, np.float32) for name in ("horizon", "norm", "regret", "regret_se")}
     history["params"] = rng.random((7, len(params)), np.float32)

@@ -1,7 +1,7 @@
 """`gradband compare`."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,7 +17,19 @@ from gradband.arguments import (
     load_problem,
     parse_policy,
 )
-from gradband.commands.shared import describe, label_of, measure
+from gradband.commands.shared import (
+    describe,
+    file_name,
+    known_optimum,
+    label_of,
+    make_folder,
+    measure,
+    shares,
+    write_json,
+)
+
+if TYPE_CHECKING:
+    from gradband.problems import Problem
 
 
 def compare(
@@ -25,8 +37,9 @@ def compare(
     policies: Annotated[
         str,
         typer.Option(
-            help="Policies, a comma between: names (also ts, ucb1, uniform), settings after a colon, a + "
-            "between (exp3:theta=0.5+gradient=lemma), or policy files."
+            help="Policies, a comma between: names (also greedy, ucb1, ucb-v, kl-ucb, bayes-ucb, ts, "
+            "gittins, uniform), settings after a colon, a + between (exp3:theta=0.5+gradient=lemma), "
+            "policy files, or optimal: the problem's optimal policy, where it can be computed."
         ),
     ] = "softelim,ts,ucb1,uniform",
     arms: Arms = None,
@@ -35,51 +48,99 @@ def compare(
     instances: Instances = 10_000,
     seed: Seed = 0,
     devices: Devices = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for files (runs/PROBLEM-compare).")] = None,
     json: Json = False,
 ) -> None:
     """Compare the Bayes regret of policies on the same instances.
 
+    Where the optimum can be computed, each policy is also shown as a place on the way from Thompson
+    sampling (0 %) to the optimum (100 %).
+
     Examples:
+
+      gradband compare --policies optimal,gittins,ts,ucb1,ucb-v
 
       gradband compare bernoulli-10 --policies ts,ucb1,softelim:theta=0.1
 
       gradband compare --policies runs/two-point-softelim/policy.safetensors,ts --instances 100000
     """
     import gradband as gb
-    from gradband.report import terminal
+    from gradband.report import figures, terminal
 
     task = load_problem(problem, arms, horizon, noise)
-    entries: dict[str, Any] = {}
-    for text in filter(None, policies.split(",")):
-        known = text.partition(":")[0] in gb.policies.POLICIES
-        is_file = not known and (text.endswith(".safetensors") or Path(text).is_file())
-        entries[text] = gb.load(text) if is_file else parse_policy(text)
-    table = measure(entries, task, instances, seed, devices)
-    rows = [
-        {"name": r.name, "regret": r.regret.mean, "se": r.regret.se, "seconds": r.seconds}
-        for r in table.rows
+    label = label_of(task, problem)
+    folder = out or Path("runs") / file_name(f"{label}-compare")
+    entries = {text: player(text, task) for text in filter(None, policies.split(","))}
+    # Thompson sampling is where the way to the optimum begins, also if nobody asked for it.
+    wanted = task.unit and entries and "ts" not in entries
+    unasked = {"ts": gb.policies.ThompsonSampling()} if wanted else {}
+    table = measure(entries | unasked, task, instances, seed, devices)
+    optimum = known_optimum(task)
+    covered = shares(table, optimum)
+    table = table.without("ts") if unasked else table
+    rows: list[dict[str, Any]] = [
+        {
+            "name": row.name,
+            "regret": row.regret.mean,
+            "se": row.regret.se,
+            "share": covered[row.name].mean if covered else None,
+            "share_se": covered[row.name].se if covered else None,
+            "seconds": row.seconds,
+        }
+        for row in table.rows
     ]
     count = len(table.rows[0].regrets)
+    make_folder(folder)
+    files = {"figure": str(folder / "regret.png"), "result": str(folder / "result.json")}
+    figures.comparison(Path(files["figure"]), describe(task, problem), rows, optimum)
+    result = {
+        "problem": task.describe() | {"name": label},
+        "instances": count,
+        "seed": seed,
+        "optimum": optimum,
+        "policies": rows,
+        "files": files,
+    }
+    write_json(Path(files["result"]), result)
     if json:
-        about = task.describe() | {"name": label_of(task, problem)}
-        terminal.print_json({"problem": about, "instances": count, "optimum": None, "policies": rows})
+        terminal.print_json(result)
         return
-    first = table.rows[0].name
     terminal.print_table(
         f"{describe(task, problem)}, {count} instances",
-        ["policy", "Bayes regret", "± se", "above the first", "± se", "seconds"],
+        ["policy", "Bayes regret", "± se", "above the first", "± se", "from ts to the optimum", "seconds"],
         [
             [
                 row.name,
                 f"{row.regret.mean:.3f}",
                 f"{row.regret.se:.3f}",
-                *(
-                    (f"{(d := table.difference(row.name, first)).mean:.3f}", f"{d.se:.3f}")
-                    if i
-                    else ("", "")
-                ),
+                *above(table, row.name),
+                terminal.bar(covered[row.name].mean) if covered else "",
                 f"{row.seconds:.2f}",
             ]
-            for i, row in enumerate(table.rows)
+            for row in table.rows
         ],
+        ("" if optimum is None else f"The optimum has a regret of {optimum:.4f}.\n")
+        + f"Files: {', '.join(files.values())}",
     )
+
+
+def player(text: str, problem: "Problem") -> Any:
+    """The policy that a word of `--policies` stands for."""
+    import gradband as gb
+    from gradband.report import terminal
+
+    if text == "optimal":
+        with terminal.progress("optimal policy", 1) as update:
+            return gb.exact.optimum(problem, progress=lambda done: update(done, "solving")).policy
+    known = text.partition(":")[0] in gb.policies.POLICIES
+    is_file = not known and (text.endswith(".safetensors") or Path(text).is_file())
+    return gb.load(text) if is_file else parse_policy(text)
+
+
+def above(table: Any, name: str) -> tuple[str, str]:
+    """A policy's regret above that of the first, and its standard error."""
+    first = table.rows[0].name
+    if name == first:
+        return "", ""
+    difference = table.difference(name, first)
+    return f"{difference.mean:.3f}", f"{difference.se:.3f}"

@@ -1,7 +1,7 @@
 """`gradband gradient`."""
 
 import dataclasses
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -28,6 +28,13 @@ def gradient(
     policy: PolicyName = "softelim",
     theta: Annotated[str, typer.Option(help="Values of θ, as low:high:count, or one value.")] = "0.2:2:10",
     baselines: Annotated[str, typer.Option(help="Baselines to compare.")] = "none,optimal,self",
+    exact: Annotated[
+        bool,
+        typer.Option(
+            "--exact",
+            help="Add the exact gradient: two Bernoulli arms, up to 400 rounds, policies of counts.",
+        ),
+    ] = False,
     runs: Annotated[int | None, typer.Option(help="Runs on each instance, for leave-one-out (4).")] = None,
     returns: Annotated[str, typer.Option(help="realised, or expected rewards in the return.")] = "realised",
     arms: Arms = None,
@@ -46,9 +53,12 @@ def gradient(
 
       gradband gradient --policy exp3 --theta 0.1:1:10
 
+      gradband gradient uniform-2 --horizon 50 --exact
+
       gradband gradient bernoulli-10 --baselines self,leave-one-out --instances 2000
     """
     import gradband as gb
+    from gradband.exact import counts as by_counts
     from gradband.report import terminal
 
     task = load_problem(problem, arms, horizon, noise)
@@ -56,7 +66,7 @@ def gradient(
     if not isinstance(start, gb.policies.OneParameter):
         raise InputError(f"{start.name} has no single parameter theta")
     values, names = parse_range(theta), [name for name in baselines.split(",") if name]
-    if not names:
+    if not names and not exact:
         raise InputError("there is no baseline to compare")
     estimators = {
         name: gb.Estimator(name, runs if name == "leave-one-out" else None, returns) for name in names
@@ -65,9 +75,16 @@ def gradient(
         bound = dataclasses.replace(start, theta=value).bind(task.arms, task.horizon)
         for estimator in estimators.values():
             estimator.check(bound, task)
-    rows = []
-    with terminal.progress("estimating", len(values) * len(names)) as update:
+        if exact:
+            by_counts.check(bound, task)
+    rows: list[dict[str, Any]] = []
+    with terminal.progress("estimating", len(values) * (len(names) + exact)) as update:
         for value in values:
+            if exact:
+                update(len(rows), f"θ = {value:.4g}, exact")
+                truth = gb.exact.by_counts(dataclasses.replace(start, theta=value), task)
+                row = {"gradient": float(truth.gradient["theta"]), "se": 0.0, "spread": 0.0}
+                rows.append({"theta": value, "baseline": "exact", **row})
             for name in names:
                 found = gb.estimate(
                     dataclasses.replace(start, theta=value),

@@ -1,6 +1,5 @@
 """`gradband learn`."""
 
-import re
 import sys
 import time
 from pathlib import Path
@@ -23,8 +22,16 @@ from gradband.arguments import (
     parse_policy,
     parse_whole,
 )
-from gradband.commands.shared import describe, label_of, measure, write_json
-from gradband.errors import InputError
+from gradband.commands.shared import (
+    describe,
+    file_name,
+    known_optimum,
+    label_of,
+    make_folder,
+    measure,
+    shares,
+    write_json,
+)
 
 
 def learn(
@@ -58,7 +65,7 @@ def learn(
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the folder's checkpoint.")] = False,
     json: Json = False,
 ) -> None:
-    """Learn a policy, compare it with Thompson sampling, and save it.
+    """Learn a policy, compare it with Thompson sampling and the optimum, and save it.
 
     Examples:
 
@@ -79,7 +86,7 @@ def learn(
     start = parse_policy(policy)
     stages = [parse_whole("curriculum", text) for text in filter(None, curriculum.split(","))]
     label = label_of(task, problem)
-    folder = out or Path("runs") / re.sub(r"[^\w.-]", "-", f"{label}-{start.name}")
+    folder = out or Path("runs") / file_name(f"{label}-{start.name}")
     evaluation.fresh_instances(task, instances)
     settings: dict[str, Any] = {
         "iterations": iterations,
@@ -95,10 +102,7 @@ def learn(
         "checkpoint": folder / "checkpoint.safetensors",
         "resume": resume,
     }
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"can't write to {folder}: {error.strerror}") from None
+    make_folder(folder)
     if resume and not settings["checkpoint"].exists():
         print(f"gradband: there is no checkpoint in {folder}: starting anew", file=sys.stderr)
     with terminal.progress("learning", iterations * (len(stages) + 1)) as update:
@@ -116,6 +120,8 @@ def learn(
     entries: dict[str, Any] = {f"{start.name}, learned": learned, f"{start.name}, before": start}
     entries |= {"ts": gb.policies.ThompsonSampling()} if task.unit else {}
     table = measure(entries, task, instances, seed, devices)
+    optimum = known_optimum(task)
+    covered = shares(table, optimum)
     ours, before = (table[f"{start.name}, {when}"].regret for when in ("learned", "before"))
     gain = table.difference(f"{start.name}, before", f"{start.name}, learned")
     benchmarks = [row for row in table.rows if row.name == "ts"]
@@ -123,6 +129,7 @@ def learn(
     learned.about["evaluation"] = {"instances": count, "regret": vars(ours), "regret_before": vars(before)}
     learned.save(files["policy"])
     lines = {"learned": ours.mean, **{row.name: row.regret.mean for row in benchmarks}}
+    lines |= {} if optimum is None else {"optimum": optimum}
     parameters = list(learned.params) if sum(p.size for p in learned.params.values()) <= 3 else []
     figures.training_curve(
         Path(files["curve"]), f"{start.name} on {label}", learned.history, parameters, lines
@@ -133,7 +140,8 @@ def learn(
         "params": learned.params,
         "regret": vars(ours),
         "regret_before": vars(before),
-        "optimum": None,
+        "optimum": optimum,
+        "share": covered[f"{start.name}, learned"].mean if covered else None,
         "benchmarks": [{"name": r.name, "regret": r.regret.mean, "se": r.regret.se} for r in benchmarks],
         "instances": count,
         "seed": seed,
@@ -147,10 +155,20 @@ def learn(
     else:
         terminal.print_table(
             describe(task, problem),
-            ["policy", "Bayes regret", "± se"],
-            [[row.name, f"{row.regret.mean:.3f}", f"{row.regret.se:.3f}"] for row in table.rows],
+            ["policy", "Bayes regret", "± se", "from ts to the optimum"][: 4 if covered else 3],
+            [
+                [
+                    row.name,
+                    f"{row.regret.mean:.3f}",
+                    f"{row.regret.se:.3f}",
+                    *([terminal.bar(covered[row.name].mean)] if covered else []),
+                ]
+                for row in table.rows
+            ],
             f"Learned {in_words(learned.params)} in {result['seconds']:.1f} s; that saves {gain} regret "
-            f"(paired, {count} fresh instances).\nFiles: {', '.join(files.values())}",
+            f"(paired, {count} fresh instances)."
+            + ("" if optimum is None else f" The optimum has {optimum:.4f}.")
+            + f"\nFiles: {', '.join(files.values())}",
         )
     if learned.stopped:
         raise RuntimeError(f"learning stopped early: {learned.stopped}; the last good policy was saved")

@@ -1,7 +1,10 @@
 """What several commands do alike."""
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from gradband.errors import InputError
 
 if TYPE_CHECKING:
     from gradband.evaluation import Comparison
@@ -27,6 +30,37 @@ def measure(
     settings: dict[str, Any] = {"instances": instances, "seed": seed, "devices": devices}
     with terminal.progress("evaluating", 1) as update:
         return gb.evaluate(entries, problem, **settings, progress=lambda name, done: update(done, name))
+
+
+def known_optimum(problem: "Problem") -> float | None:
+    """The regret of the optimum under a progress bar, or None if it is unknown or would take long."""
+    from gradband.exact.optimum import known_regret
+    from gradband.report import terminal
+
+    with terminal.progress("optimum", 1) as update:
+        return known_regret(problem, lambda done: update(done, "solving"))
+
+
+def shares(table: "Comparison", optimum: float | None) -> dict[str, Any]:
+    """How much of the way from Thompson sampling to the optimum each covers, where both are known."""
+    names = [row.name for row in table.rows]
+    if optimum is None or "ts" not in names or table["ts"].regret.mean <= optimum:
+        return {}
+    return {name: table.share(name, "ts", optimum) for name in names}
+
+
+def file_name(label: str) -> str:
+    """A label as the name of a file or folder."""
+    return re.sub(r"[^\w.-]", "-", label)
+
+
+def make_folder(folder: Path) -> Path:
+    """The folder for a command's files, made if need be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"can't write to {folder}: {error.strerror}") from None
+    return folder
 
 
 def write_json(path: Path, result: dict[str, Any]) -> None:

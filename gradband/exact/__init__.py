@@ -1,6 +1,19 @@
 """Exact answers, for problems small enough to have them. Tests rest on these."""
 
+from gradband.exact.bound import softelim_regret_bound
 from gradband.exact.commitment import explore_then_commit_reward
+from gradband.exact.counts import by_counts
 from gradband.exact.enumeration import Exact, by_enumeration
+from gradband.exact.optimum import Optimum, optimum
+from gradband.solvers.gittins import discounted as gittins_index
 
-__all__ = ["Exact", "by_enumeration", "explore_then_commit_reward"]
+__all__ = [
+    "Exact",
+    "Optimum",
+    "by_counts",
+    "by_enumeration",
+    "explore_then_commit_reward",
+    "gittins_index",
+    "optimum",
+    "softelim_regret_bound",
+]

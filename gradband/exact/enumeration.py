@@ -11,6 +11,7 @@ from jax.scipy.special import betaln
 
 from gradband import priors, rewards, rollout
 from gradband.errors import InputError
+from gradband.exact.optimum import best_mean
 from gradband.policies import Params, Policy
 from gradband.problems import Problem
 from gradband.pytrees import pick
@@ -20,9 +21,10 @@ LIMIT = 2_000_000  # pulls in all histories together
 
 @dataclasses.dataclass(frozen=True)
 class Exact:
-    """Bayes reward r(n; θ), and its gradient by parameter."""
+    """Bayes reward r(n; θ) and regret, and the reward's gradient by parameter."""
 
     reward: float
+    regret: float
     gradient: dict[str, np.ndarray]
 
 
@@ -64,7 +66,10 @@ def by_enumeration(policy: Policy, problem: Problem, params: Params | None = Non
             return (jnp.exp(logs) * weight[:, None]).sum()
 
         gradient = jax.jacfwd(value)(start)
-        return Exact(float(value(start)), {k: np.asarray(v) for k, v in gradient.items()})
+        reward = float(value(start))
+        return Exact(
+            reward, horizon * best_mean(prior) - reward, {k: np.asarray(v) for k, v in gradient.items()}
+        )
 
 
 def _log_probability(policy: Policy, params: Params, arms: Array, gained: Array) -> Array:

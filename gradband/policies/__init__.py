@@ -4,12 +4,14 @@ from gradband.errors import InputError, shown, unknown
 from gradband.policies.base import Counting, Counts, Index, OneParameter, Params, Policy, State
 from gradband.policies.bayes_ucb import BayesUCB
 from gradband.policies.boltzmann import Boltzmann
+from gradband.policies.dqn import DQN
 from gradband.policies.epsilon_greedy import EpsilonGreedy
 from gradband.policies.exp3 import Exp3
 from gradband.policies.explore_then_commit import ExploreThenCommit
 from gradband.policies.gittins import Gittins
 from gradband.policies.greedy import Greedy
 from gradband.policies.kl_ucb import KLUCB
+from gradband.policies.optimal import OptimalGraph, OptimalGrid, OptimalThresholds
 from gradband.policies.softelim import SoftElim
 from gradband.policies.thompson import ThompsonSampling
 from gradband.policies.ucb1 import UCB1
@@ -32,7 +34,12 @@ POLICIES: dict[str, type[Policy]] = {
         BayesUCB,
         ThompsonSampling,
         Gittins,
+        DQN,
     )
+}
+# Policies that only a problem's optimum makes; their files can be read.
+TABLES: dict[str, type[Policy]] = {
+    policy.name: policy for policy in (OptimalThresholds, OptimalGraph, OptimalGrid)
 }
 
 
@@ -60,8 +67,10 @@ def as_policy(given: object) -> Policy:
 
 
 __all__ = [
+    "DQN",
     "KLUCB",
     "POLICIES",
+    "TABLES",
     "UCB1",
     "UCBV",
     "BayesUCB",

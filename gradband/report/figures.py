@@ -8,6 +8,39 @@ import numpy as np
 from gradband.files import write_atomically
 
 
+def comparison(path: Path, title: str, rows: list[dict[str, Any]], optimum: float | None) -> None:
+    """Draws policies' regrets as bars, from their `name`, `regret`, `se` and `share` of the way from ts.
+
+    The optimum is a line, and what lies left of it can't be reached.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axis = plt.subplots(figsize=(7.5, 1.3 + 0.38 * len(rows)), layout="constrained")
+    names, regrets, errors, shares = (
+        [row[key] for row in rows] for key in ("name", "regret", "se", "share")
+    )
+    places = np.arange(len(rows))[::-1]
+    axis.barh(places, regrets, xerr=errors, color="C0", height=0.62, error_kw={"linewidth": 1.2})
+    axis.set_yticks(places, names)
+    most = max(regrets)
+    for place, regret, error, share in zip(places, regrets, errors, shares, strict=True):
+        words = f"{regret:.2f}" + ("" if share is None else f"  ({100 * share:.0f} %)")
+        axis.text(regret + error + 0.012 * most, place, words, va="center", fontsize=9)
+    if optimum is not None:
+        axis.axvspan(0, optimum, color="C3", alpha=0.12, linewidth=0, zorder=0)
+        axis.axvline(optimum, color="C3", linestyle="--", linewidth=1.2, label=f"optimum: {optimum:.2f}")
+        axis.legend(frameon=False, loc="upper right")
+    axis.set_xlim(0, 1.25 * most)
+    shown = any(share is not None for share in shares)
+    axis.set(xlabel="Bayes regret" + (" (way from ts to the optimum)" if shown else ""), title=title)
+    axis.spines[["top", "right"]].set_visible(False)
+    write_atomically(path, lambda target: figure.savefig(target, dpi=150))
+    plt.close(figure)
+
+
 def training_curve(
     path: Path,
     title: str,

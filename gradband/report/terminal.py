@@ -39,6 +39,16 @@ def print_table(title: str, columns: list[str], rows: list[list[str]], notes: st
         console.print(notes, highlight=False, markup=False, soft_wrap=True)
 
 
+def bar(share: float, width: int = 12) -> str:
+    """A share between 0 and 1 as a bar, and in percent.
+
+    >>> bar(0.5, width=4)
+    '██░░  50 %'
+    """
+    filled = round(min(max(share, 0.0), 1.0) * width)
+    return f"{'█' * filled}{'░' * (width - filled)} {100 * share:>3.0f} %"
+
+
 @contextlib.contextmanager
 def progress(what: str, total: float) -> Iterator[Callable[[float, str], None]]:
     """A live bar: call the function with how far the work is and a few words."""

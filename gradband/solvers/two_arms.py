@@ -18,21 +18,21 @@ from gradband.errors import positive, whole
 from gradband.solvers.layout import place, size
 
 TIE = 1e-10  # advantages below this are rounding: arm 0 is taken
+LONGEST = 1600  # rounds: what 32-bit places in a table can hold
 
 
-def memory(horizon: int, with_policy: bool) -> int:
-    """Bytes that `solve` needs."""
-    return size(horizon) * (8 + 2 * with_policy) + 16 * horizon**2
+def memory(horizon: int) -> int:
+    """Bytes that `solve` needs, with a second copy of the policy for whoever plays it."""
+    return size(horizon) * (8 + 2 + 2) + 16 * horizon**2
 
 
 def solve(
     a: Sequence[float],
     b: Sequence[float],
     horizon: int,
-    with_policy: bool = True,
     workers: int = 1,
     progress: Callable[[float], None] | None = None,
-) -> tuple[float, np.ndarray | None]:
+) -> tuple[float, np.ndarray]:
     """The optimal expected reward of n rounds, and the optimal policy as a table of thresholds (int16).
 
     Before round t, after s₀ ones in T₀ pulls of arm 0, the policy pulls arm 0 if s₁ is below
@@ -50,7 +50,7 @@ def solve(
     alpha, beta = np.asarray(a, float), np.asarray(b, float)
     starts = np.array([0, *np.cumsum([(pulls + 1) * (n - pulls) for pulls in range(n)])])
     value = np.zeros(starts[-1] + 1)  # one more: the last row reads a number beyond it, times 0
-    table = np.zeros(size(n) if with_policy else 0, np.int16)
+    table = np.zeros(size(n), np.int16)
     with ThreadPoolExecutor(workers) as pool:
         for t in range(n - 1, -1, -1):
             # Each worker takes a range of T₀. It reads the first rectangle of the next range, which is
@@ -67,7 +67,7 @@ def solve(
                 raise ArithmeticError("the optimal decision is not monotone in the other arm's ones")
             if progress:
                 progress(1 - (t / n) ** 4)
-    return float(value[0]), table if with_policy else None
+    return float(value[0]), table
 
 
 @numba.njit(nogil=True, cache=True, fastmath={"contract", "nnan", "nsz"})
@@ -111,11 +111,10 @@ def _layer(
                     q1 = m1[s1] + (m1[s1] * row[s1 + 1] + (1 - m1[s1]) * row[s1])
                     better[s1] = q1 - q0
                     row[s1] = max(q0, q1)
-            if table.size:
-                threshold = 0
-                for s1 in range(second + 1):
-                    threshold += better[s1] <= TIE
-                for s1 in range(threshold, second + 1):
-                    monotone &= better[s1] > TIE
-                table[place(t, first, s0)] = threshold
+            threshold = 0
+            for s1 in range(second + 1):
+                threshold += better[s1] <= TIE
+            for s1 in range(threshold, second + 1):
+                monotone &= better[s1] > TIE
+            table[place(t, first, s0)] = threshold
     return monotone

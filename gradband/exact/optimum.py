@@ -1,0 +1,178 @@
+"""The Bayes optimum of a problem, and the policy that reaches it, where they can be computed."""
+
+import dataclasses
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradband import machine, priors, rewards
+from gradband._version import __version__
+from gradband.errors import InputError
+from gradband.exact.quadrature import expected_best
+from gradband.learned import Learned
+from gradband.policies import Policy
+from gradband.policies.optimal import OptimalGraph, OptimalGrid, OptimalThresholds
+from gradband.problems import Problem, as_problem
+from gradband.solvers import many_arms, posterior, two_arms
+from gradband.solvers.store import stored
+
+LEAST_LOG = -1e4  # of a likelihood of 0, which float32 can hold and add up
+PATIENCE = 1000  # rounds of two arms that `known_regret` takes the time for
+Progress = Callable[[float], None]
+Tables = dict[str, np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class Optimum:
+    """The best expected reward of n rounds lies in [reward, reward + error]; an `error` of 0 is exact.
+
+    `regret` is that of `reward`. `policy` can be played, evaluated and saved like a learned one; `loss` is
+    how far it is from `reward`.
+    """
+
+    reward: float
+    regret: float
+    error: float
+    loss: float
+    method: str
+    seconds: float
+    policy: Learned
+
+
+def optimum(problem: Problem | str, *, progress: Progress | None = None) -> Optimum:
+    """The Bayes-optimal reward, regret and policy of a problem, or an error that says why there is none.
+
+    It takes Bernoulli rewards, and a finite prior or a beta one: of two arms for a thousand rounds and
+    more, of more arms for short horizons.
+
+    >>> best = optimum("two-point")
+    >>> round(best.regret, 4), best.method
+    (2.4805, 'lattice of posteriors')
+    """
+    problem = as_problem(problem)
+    check(problem)
+    began = time.perf_counter()
+    prior, n = problem.prior, problem.horizon
+    solve: Any = (
+        _finite if isinstance(prior, priors.Finite) else _two_arms if prior.arms == 2 else _many_arms
+    )
+    found = solve(prior, n, progress or (lambda done: None))
+    regret = n * best_mean(prior) - found.reward
+    policy = found.policy.bind(problem.arms, n)
+    numbers = {"reward": found.reward, "regret": regret, "error": found.error, "loss": found.loss}
+    about = {
+        "problem": problem.describe(),
+        "optimum": {**numbers, "method": found.method},
+        "versions": {"gradband": __version__},
+    }
+    learned = Learned(policy, policy.as_params(found.tables), {}, about)
+    seconds = time.perf_counter() - began
+    return Optimum(**numbers, method=found.method, seconds=seconds, policy=learned)
+
+
+def known_regret(problem: Problem, progress: Progress | None = None) -> float | None:
+    """The optimum's regret, kept in the cache folder; None if it can't be had, or not soon."""
+    prior = problem.prior
+    try:
+        check(problem)
+    except InputError:
+        return None
+    if isinstance(prior, priors.Beta) and prior.arms == 2 and problem.horizon > PATIENCE:
+        return None
+    key = {"version": __version__, "prior": prior.describe(), "horizon": problem.horizon}
+    return float(stored("optimum", key, lambda: np.array([optimum(problem, progress=progress).regret]))[0])
+
+
+def best_mean(prior: Any) -> float:
+    """E max_i μ_i, the mean reward of whoever knows the instance."""
+    if isinstance(prior, priors.Finite):
+        return float(prior.weights / prior.weights.sum() @ prior.instances.max(1))
+    return expected_best(prior.a, prior.b)
+
+
+def check(problem: Problem) -> None:
+    """Refuses a problem whose optimum can't be computed, with the reason and what would do."""
+    prior, n, arms = problem.prior, problem.horizon, problem.arms
+    if not isinstance(prior, priors.Finite | priors.Beta):
+        raise InputError(
+            f"the optimum can be computed for finite and beta priors, not for a {prior.kind} prior: "
+            "list instances of it as a finite prior, or compare with other policies"
+        )
+    if not isinstance(prior.rewards, rewards.Bernoulli):
+        raise InputError(
+            f"the optimum can be computed for bernoulli rewards, not for {prior.rewards.kind} ones, "
+            "since counts do not sum up their histories"
+        )
+    what = f"the optimum of {arms} arms over {n} rounds"
+    if isinstance(prior, priors.Finite):
+        count = len(prior.weights)
+        if count > posterior.MOST:
+            raise InputError(
+                f"{what} and {count} instances has too many posteriors: {posterior.MOST} would do"
+            )
+        machine.require(posterior.memory(count, n), what, "take a shorter horizon or fewer instances")
+    elif arms == 2:
+        free = machine.free_memory() or 0
+        longest = max(
+            (h for h in range(50, two_arms.LONGEST + 1, 50) if two_arms.memory(h) < free), default=0
+        )
+        would_do = f"a horizon of {longest} would do"
+        machine.require(two_arms.memory(n), what, would_do)
+        if n > two_arms.LONGEST:
+            raise InputError(f"{what} is too long for its table: {would_do}")
+    else:
+        states = np.cumsum(many_arms.nodes(prior.a, prior.b, min(n, many_arms.LONGEST))) * arms
+        longest = int((states <= many_arms.NODES).sum())
+        if n > longest:
+            raise InputError(
+                f"{what} has too many states: with {arms} arms a horizon of {longest} would do"
+            )
+        machine.require(many_arms.BYTES * int(states[-1]), what, "take a shorter horizon")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Solved:
+    reward: float
+    method: str
+    policy: Policy
+    tables: Tables
+    error: float = 0.0
+    loss: float = 0.0
+
+
+def _two_arms(prior: priors.Beta, n: int, progress: Progress) -> _Solved:
+    reward, table = two_arms.solve(prior.a, prior.b, n, machine.cores(), progress)
+    return _Solved(reward, "two-armed dynamic programme", OptimalThresholds(), {"thresholds": table})
+
+
+def _many_arms(prior: priors.Beta, n: int, progress: Progress) -> _Solved:
+    graph = many_arms.solve(prior.a, prior.b, n, progress)
+    policy, tables = _of_graph(graph, many_arms.kinds(prior.a, prior.b), exchangeable=True)
+    return _Solved(graph.value, "dynamic programme over multisets of arms", policy, tables)
+
+
+def _finite(prior: priors.Finite, n: int, progress: Progress) -> _Solved:
+    found = posterior.solve(prior.instances, prior.weights, n, progress)
+    grid, instances = found.bounds.grid, found.bounds.instances
+    if found.graph is not None:
+        policy, tables = _of_graph(found.graph, instances.kind_of, exchangeable=False)
+        return _Solved(found.value, found.method, policy, tables)
+    policy = OptimalGrid(
+        instances=len(instances.weights), resolution=grid.resolution, points=len(grid.points)
+    )
+    log_likelihood = instances.log_likelihood[:, :, instances.kind_of]
+    tables = {
+        "action": instances.arm_of[found.bounds.action].astype(np.int16),
+        "log_likelihood": np.maximum(log_likelihood, LEAST_LOG),
+        "log_weights": instances.log_weights,
+        "ranks": grid.ranks.astype(np.int32),
+    }
+    return _Solved(found.value, found.method, policy, tables, found.error, found.loss)
+
+
+def _of_graph(graph: many_arms.Graph, kinds: np.ndarray, exchangeable: bool) -> tuple[Policy, Tables]:
+    nodes, positions = graph.child.shape[:2]
+    policy = OptimalGraph(nodes=nodes, positions=positions, exchangeable=exchangeable)
+    return policy, {"action": graph.action, "child": graph.child, "kinds": kinds.astype(np.int32)}

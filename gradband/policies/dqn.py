@@ -1,0 +1,77 @@
+"""DQN: the greedy arm of a learned Q-network (Mnih et al., 2013), as a benchmark of Section 5.2."""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from gradband.errors import whole
+from gradband.policies.base import Counts, Index, Params
+
+FEATURES = 6  # numbers that the network sees of each arm
+
+
+def features(counts: Counts) -> Array:
+    """What the network sees [6K]: of each arm ones, zeros, their log(1 + ·), μ̂ and 1.
+
+    The counts are raw, up to n, as the paper has them; the rounds left are only in their sum.
+
+    >>> print(features(Counts(jnp.array([3.0]), jnp.array([1.0]))).round(1))
+    [1.  2.  0.7 1.1 0.3 1. ]
+    """
+    ones, zeros = counts.sums, counts.pulls - counts.sums
+    seen = (ones, zeros, jnp.log1p(ones), jnp.log1p(zeros), counts.means, jnp.ones_like(ones))
+    return jnp.stack(seen, axis=1).reshape(-1)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DQN(Index):
+    """The arm with the greatest Q(s, i), where Q is a network with two `hidden` layers of ReLUs.
+
+    `learn` trains it by Q-learning (`gradband.q_learning`), not by GradBand. Before that its weights are
+    random, and its arms whatever these make of the counts.
+
+    >>> policy = DQN().bind(arms=2, horizon=200)
+    >>> {name: shape.shape for name, shape in policy.shapes().items()}["w0"]
+    (12, 64)
+    """
+
+    name: ClassVar[str] = "dqn"
+    binary: ClassVar[bool] = True
+    opens: ClassVar[bool] = False
+    hidden: int = 64
+
+    def bind(self, arms: int, horizon: int) -> Self:
+        # The command line gives every number as a float.
+        width = int(self.hidden) if isinstance(self.hidden, float) and self.hidden % 1 == 0 else self.hidden
+        return dataclasses.replace(super().bind(arms, horizon), hidden=whole("hidden of dqn", width))
+
+    def init(self, key: Array) -> Params:
+        """Glorot's uniform weights and no biases, as Dopamine's."""
+        sizes = (FEATURES * self.arms, self.hidden, self.hidden, self.arms)
+        params: Params = {}
+        for layer, (inputs, outputs) in enumerate(zip(sizes, sizes[1:], strict=False)):
+            most = math.sqrt(6 / (inputs + outputs))
+            draw = jax.random.fold_in(key, layer)
+            params[f"w{layer}"] = jax.random.uniform(draw, (inputs, outputs), minval=-most, maxval=most)
+            params[f"b{layer}"] = jnp.zeros(outputs)
+        return params
+
+    def values(self, params: Params, counts: Counts) -> Array:
+        """Q(s, i) of all arms [K]."""
+        return _network(params, features(counts), jnp.matmul)
+
+    def index(self, params: Params, state: Counts) -> Array:
+        # In a rollout, which is compiled as one function, XLA has no fast matrix product: ten times slower.
+        return _network(params, features(state), lambda x, w: (x[:, None] * w).sum(0))
+
+
+def _network(params: Params, x: Array, product: Callable[[Array, Array], Array]) -> Array:
+    """The outputs [K] of the network for inputs [6K]."""
+    x = jax.nn.relu(product(x, params["w0"]) + params["b0"])
+    x = jax.nn.relu(product(x, params["w1"]) + params["b1"])
+    return product(x, params["w2"]) + params["b2"]

@@ -1,0 +1,138 @@
+"""The Bayes optimum of K Bernoulli arms with independent Beta priors, for short horizons.
+
+Arms with the same prior are exchangeable, so a state is a multiset: for each kind of arm, how many of them
+have s ones in N pulls. States of a round are found from those before, merged, and valued backwards. Their
+number grows fast with n, but with K it stops growing at K = n.
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from gradband.errors import positive, whole
+
+NODES = 40_000_000  # states × arms that are gone through
+BYTES = 40  # of memory for each of them, at the peak
+LONGEST = 400  # rounds: with three arms there are too many states long before
+
+
+@dataclasses.dataclass(frozen=True)
+class Graph:
+    """States of all rounds as numbered nodes, the first is 0. In each, arms have positions 0 … P − 1.
+
+    `action` [nodes] is the position to pull, and `child` [nodes, P, 2] the node after pulling a position
+    and seeing 0 or 1.
+    """
+
+    value: float
+    action: np.ndarray
+    child: np.ndarray
+
+
+def code(pulls: np.ndarray, ones: np.ndarray) -> np.ndarray:
+    """The number of an arm's state."""
+    return pulls * (pulls + 1) // 2 + ones
+
+
+def kinds(a: Sequence[float], b: Sequence[float]) -> np.ndarray:
+    """Kinds [K] of the arms: those with the same prior have the same number."""
+    return np.unique(np.stack([a, b], 1), axis=0, return_inverse=True)[1].reshape(-1)
+
+
+def nodes(a: Sequence[float], b: Sequence[float], horizon: int) -> np.ndarray:
+    """How many states there are before each round 0 … n − 1.
+
+    >>> nodes([1, 1], [1, 1], horizon=3)
+    array([1., 2., 6.])
+    """
+    total = np.zeros(horizon)
+    total[0] = 1
+    for count in np.bincount(kinds(a, b)):
+        # ways[k, t]: multisets of k pulled arms with t pulls in all; an arm with N pulls has N + 1 states
+        ways = np.zeros((count + 1, horizon))
+        ways[0, 0] = 1
+        for pulls in range(1, horizon):
+            for _ in range(pulls + 1):
+                for k in range(1, count + 1):
+                    ways[k, pulls:] += ways[k - 1, :-pulls]
+        total = np.convolve(total, ways.sum(0))[:horizon]
+    return total
+
+
+def solve(
+    a: Sequence[float],
+    b: Sequence[float],
+    horizon: int,
+    progress: Callable[[float], None] = lambda done: None,
+) -> Graph:
+    """The optimal expected reward of n rounds, and the optimal policy. Ask `nodes` first whether it fits.
+
+    The arms' positions are their ranks by kind and then by `code`.
+
+    >>> round(solve([1] * 5, [1] * 5, horizon=10).value, 5)
+    6.65999
+    """
+    for name, parameters in (("a", a), ("b", b)):
+        for parameter in parameters:
+            positive(f"{name} of a beta prior", parameter)
+    n, arms = whole("horizon", horizon), len(a)
+    kind = np.sort(kinds(a, b))
+    alpha, beta = (np.asarray(x, float)[np.argsort(kinds(a, b), kind="stable")] for x in (a, b))
+    pulls = np.concatenate([np.full(t + 1, t) for t in range(n + 1)])
+    ones = np.concatenate([np.arange(t + 1) for t in range(n + 1)])
+    codes = len(pulls)
+    # A multiset's key is the sum of its members' random words: it does not depend on their order.
+    words = np.random.default_rng(0).integers(0, 2**64, (arms, codes), np.uint64)[kind]
+    states: np.ndarray = np.zeros((1, arms), np.int32)
+    keys = words[np.arange(arms), 0].sum()[None]
+    layers, total = [], 0
+    position = np.arange(arms)
+    for t in range(n):
+        word = words[position, states]
+        after = [code(pulls[states] + 1, ones[states] + outcome) for outcome in (0, 1)]
+        reached = np.stack([keys[:, None] - word + words[position, c] for c in after], -1)
+        found, first, child = np.unique(reached, return_index=True, return_inverse=True)
+        layers.append((states, child.reshape(reached.shape).astype(np.int32)))
+        total += len(states)
+        parent, moved, outcome = np.unravel_index(first, reached.shape)
+        states = states[parent]
+        states[np.arange(len(first)), moved] = np.where(
+            outcome, after[1][parent, moved], after[0][parent, moved]
+        )
+        states = _sorted(states, kind, codes)
+        _verify(states, layers[-1], after, kind, codes)
+        keys = found
+        progress(0.8 * (t + 1) / n)
+    value = np.zeros(len(states))
+    actions, children, below = [], [], total
+    for rows, child in reversed(layers):
+        mean = (alpha + ones[rows]) / (alpha + beta + pulls[rows])
+        q = mean * (1 + value[child[..., 1]]) + (1 - mean) * value[child[..., 0]]
+        actions.append(q.argmax(1).astype(np.int16))
+        last = below == total  # after the last round there is nothing to do: stay
+        children.append(np.zeros_like(child) if last else child + np.int32(below))
+        below -= len(rows)
+        value = q.max(1)
+    return Graph(float(value[0]), np.concatenate(actions[::-1]), np.concatenate(children[::-1]))
+
+
+def _sorted(states: np.ndarray, kind: np.ndarray, codes: int) -> np.ndarray:
+    return (np.sort(states + kind * codes, axis=1) - kind * codes).astype(np.int32)
+
+
+def _verify(
+    states: np.ndarray,
+    layer: tuple[np.ndarray, np.ndarray],
+    after: list[np.ndarray],
+    kind: np.ndarray,
+    codes: int,
+) -> None:
+    """Makes sure that no two states had the same key."""
+    before, child = layer
+    for moved in range(before.shape[1]):
+        for outcome in (0, 1):
+            reached = before.copy()
+            reached[:, moved] = after[outcome][:, moved]
+            if (_sorted(reached, kind, codes) != states[child[:, moved, outcome]]).any():
+                raise ArithmeticError("two states were taken for one")
