@@ -28,8 +28,8 @@ Noise = Annotated[
 PolicyName = Annotated[
     str,
     typer.Option(
-        help="softelim, exp3, epsilon-greedy, boltzmann or explore-then-commit; settings follow a colon, "
-        "as in exp3:theta=0.5+gradient=lemma."
+        help="softelim, exp3, epsilon-greedy, boltzmann, explore-then-commit or dqn; settings follow a "
+        "colon, as in exp3:theta=0.5+gradient=lemma."
     ),
 ]
 Instances = Annotated[int, typer.Option(help="Fresh instances to measure on.")]

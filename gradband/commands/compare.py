@@ -53,8 +53,8 @@ def compare(
 ) -> None:
     """Compare the Bayes regret of policies on the same instances.
 
-    Where the optimum can be computed, each policy is also shown as a place on the way from Thompson
-    sampling (0 %) to the optimum (100 %).
+    Where the optimum can be computed, each policy is also shown as a place
+    on the way from Thompson sampling (0 %) to the optimum (100 %).
 
     Examples:
 
@@ -75,7 +75,7 @@ def compare(
     wanted = task.unit and entries and "ts" not in entries
     unasked = {"ts": gb.policies.ThompsonSampling()} if wanted else {}
     table = measure(entries | unasked, task, instances, seed, devices)
-    optimum = known_optimum(task)
+    optimum, note = known_optimum(task)
     covered = shares(table, optimum)
     table = table.without("ts") if unasked else table
     rows: list[dict[str, Any]] = [
@@ -105,22 +105,22 @@ def compare(
     if json:
         terminal.print_json(result)
         return
+    bars = ["from ts to the optimum"] if covered else []
     terminal.print_table(
         f"{describe(task, problem)}, {count} instances",
-        ["policy", "Bayes regret", "± se", "above the first", "± se", "from ts to the optimum", "seconds"],
+        ["policy", "Bayes regret", "± se", "above the first", "± se", *bars, "seconds"],
         [
             [
                 row.name,
                 f"{row.regret.mean:.3f}",
                 f"{row.regret.se:.3f}",
                 *above(table, row.name),
-                terminal.bar(covered[row.name].mean) if covered else "",
+                *([terminal.bar(covered[row.name].mean)] if covered else []),
                 f"{row.seconds:.2f}",
             ]
             for row in table.rows
         ],
-        ("" if optimum is None else f"The optimum has a regret of {optimum:.4f}.\n")
-        + f"Files: {', '.join(files.values())}",
+        f"{note}\nFiles: {', '.join(files.values())}",
     )
 
 

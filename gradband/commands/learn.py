@@ -120,7 +120,7 @@ def learn(
     entries: dict[str, Any] = {f"{start.name}, learned": learned, f"{start.name}, before": start}
     entries |= {"ts": gb.policies.ThompsonSampling()} if task.unit else {}
     table = measure(entries, task, instances, seed, devices)
-    optimum = known_optimum(task)
+    optimum, note = known_optimum(task)
     covered = shares(table, optimum)
     ours, before = (table[f"{start.name}, {when}"].regret for when in ("learned", "before"))
     gain = table.difference(f"{start.name}, before", f"{start.name}, learned")
@@ -167,8 +167,7 @@ def learn(
             ],
             f"Learned {in_words(learned.params)} in {result['seconds']:.1f} s; that saves {gain} regret "
             f"(paired, {count} fresh instances)."
-            + ("" if optimum is None else f" The optimum has {optimum:.4f}.")
-            + f"\nFiles: {', '.join(files.values())}",
+            f"\n{note}\nFiles: {', '.join(files.values())}",
         )
     if learned.stopped:
         raise RuntimeError(f"learning stopped early: {learned.stopped}; the last good policy was saved")

@@ -20,8 +20,9 @@ def optimum(
 ) -> None:
     """Compute the Bayes-optimal reward and regret, and the policy that reaches it.
 
-    For Bernoulli rewards with a finite prior, or a beta prior: two arms up to 1600 rounds, more arms for
-    short horizons. Where the optimum can't be computed, the error says why and which size would do.
+    For Bernoulli rewards with a finite prior, or a beta prior: two arms up to
+    1600 rounds, more arms for short horizons. Where the optimum can't be
+    computed, the error says why and which size would do.
 
     Examples:
 

@@ -32,13 +32,17 @@ def measure(
         return gb.evaluate(entries, problem, **settings, progress=lambda name, done: update(done, name))
 
 
-def known_optimum(problem: "Problem") -> float | None:
-    """The regret of the optimum under a progress bar, or None if it is unknown or would take long."""
+def known_optimum(problem: "Problem") -> tuple[float | None, str]:
+    """The regret of the optimum, computed under a progress bar, or None; and a sentence about it."""
     from gradband.exact.optimum import known_regret
     from gradband.report import terminal
 
-    with terminal.progress("optimum", 1) as update:
-        return known_regret(problem, lambda done: update(done, "solving"))
+    try:
+        with terminal.progress("optimum", 1) as update:
+            regret = known_regret(problem, lambda done: update(done, "solving"))
+    except InputError as error:
+        return None, f"No optimum to compare with: {error}."
+    return regret, f"The optimum has a regret of {regret:.4f}."
 
 
 def shares(table: "Comparison", optimum: float | None) -> dict[str, Any]:

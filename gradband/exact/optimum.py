@@ -20,6 +20,7 @@ from gradband.solvers.store import stored
 
 LEAST_LOG = -1e4  # of a likelihood of 0, which float32 can hold and add up
 PATIENCE = 1000  # rounds of two arms that `known_regret` takes the time for
+PRECISION = 0.01  # relative error of a regret that is good enough to compare with
 Progress = Callable[[float], None]
 Tables = dict[str, np.ndarray]
 
@@ -72,17 +73,22 @@ def optimum(problem: Problem | str, *, progress: Progress | None = None) -> Opti
     return Optimum(**numbers, method=found.method, seconds=seconds, policy=learned)
 
 
-def known_regret(problem: Problem, progress: Progress | None = None) -> float | None:
-    """The optimum's regret, kept in the cache folder; None if it can't be had, or not soon."""
-    prior = problem.prior
-    try:
-        check(problem)
-    except InputError:
-        return None
-    if isinstance(prior, priors.Beta) and prior.arms == 2 and problem.horizon > PATIENCE:
-        return None
-    key = {"version": __version__, "prior": prior.describe(), "horizon": problem.horizon}
-    return float(stored("optimum", key, lambda: np.array([optimum(problem, progress=progress).regret]))[0])
+def known_regret(problem: Problem, progress: Progress | None = None) -> float:
+    """The optimum's regret, kept in the cache folder, or an error if it can't be had soon and precisely."""
+    prior, n = problem.prior, problem.horizon
+    check(problem)
+    if isinstance(prior, priors.Beta) and prior.arms == 2 and n > PATIENCE:
+        raise InputError(f"the optimum of {n} rounds takes minutes: gradband optimum computes it")
+
+    def solve() -> np.ndarray:
+        best = optimum(problem, progress=progress)
+        return np.array([best.regret, best.error])
+
+    key = {"version": __version__, "prior": prior.describe(), "horizon": n}
+    regret, error = stored("optimum", key, solve)
+    if error > PRECISION * regret:
+        raise InputError(f"the optimal regret is only known to lie in [{regret - error:.4g}, {regret:.4g}]")
+    return float(regret)
 
 
 def best_mean(prior: Any) -> float:
