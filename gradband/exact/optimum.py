@@ -84,7 +84,7 @@ def known_regret(problem: Problem, progress: Progress | None = None) -> float:
         best = optimum(problem, progress=progress)
         return np.array([best.regret, best.error])
 
-    key = {"version": __version__, "prior": prior.describe(), "horizon": n}
+    key = {"holds": "regret, error", "version": __version__, "prior": prior.describe(), "horizon": n}
     regret, error = stored("optimum", key, solve)
     if error > PRECISION * regret:
         raise InputError(f"the optimal regret is only known to lie in [{regret - error:.4g}, {regret:.4g}]")

@@ -9,7 +9,8 @@ after s ones in N pulls, p = (a + s) / (a + b + N); the index of (s, N) is the �
 and falls in λ, is 0. All λ of a grid run in one backward pass.
 
 With m rounds left, only c = N + m matters to the recursion, so each c is a pass of its own whose row of
-states stays in a core's cache, and passes run in parallel.
+states stays in a core's cache, and passes run in parallel. States are left out where D is 0 for all λ at
+hand, and where D is m (p − λ), that of never stopping, to the precision of float32.
 """
 
 import math
@@ -23,10 +24,11 @@ from gradband.errors import InputError, number, positive, whole
 from gradband.solvers.layout import place, size
 
 LANES = 64  # values of λ that one pass carries
+ROUNDING = 1e-6  # relative, of float32 and a little more
 GRID = 3072  # values of λ between 0 and 1
 SCALE = 65535  # an index in [0, 1] is kept as a 16-bit fixed-point number
 DEEPEST = 50_000  # rows of a discounted pass
-SETTINGS = {"method": 1, "grid": GRID, "scale": SCALE}  # what decides a table besides a, b and n
+SETTINGS = {"method": 2, "grid": GRID, "scale": SCALE}  # what decides a table besides a, b and n
 
 
 def finite_horizon(
@@ -113,17 +115,23 @@ def _pass(
 ) -> None:
     """Indices of all states (s, N, m) with N + m = `last`, and their greatest error."""
     q = np.empty(LANES, np.float32)
-    advantage = np.empty((last + 1, LANES), np.float32)
+    advantage = np.empty((last + 2, LANES), np.float32)
     # Blocks of λ overlap by three values, the neighbours that bracket a root.
     for block in range(0, len(known) - 3, LANES - 3):
         first = min(block, len(known) - LANES)
         grid = known[first : first + LANES]
         advantage[:] = 0
         lowest = last  # ones below which the advantage is 0 for all λ of the block
+        highest = last  # ones above which nobody would ever stop: rows beyond are not kept up
         for pulls in range(last - 1, -1, -1):
             start = max(0, min(lowest - 1, math.floor(grid[0] * (a + b + pulls) - a)))
             lowest = pulls + 1
+            ones = highest
             for ones in range(start, pulls + 1):
+                while highest < ones + 1:
+                    highest += 1
+                    p = np.float32((a + highest) / (a + b + pulls + 1))
+                    advantage[highest] = (last - pulls - 1) * (p - grid)
                 p = np.float32((a + ones) / (a + b + pulls))
                 up, stay = advantage[ones + 1], advantage[ones]
                 for k in range(LANES):
@@ -142,6 +150,10 @@ def _pass(
                     index = min(max((low + high) / 2, 0), 1)
                     table[place(horizon - last + pulls, pulls, ones)] = round(index * SCALE)
                     errors[last] = max(errors[last], (high - low) / 2)
+                never = (last - pulls) * (p - grid[LANES - 1])
+                if q[LANES - 1] - never <= ROUNDING * never:
+                    break
+            highest = ones
 
 
 @numba.njit(nogil=True, cache=True, inline="always")
