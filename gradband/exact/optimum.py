@@ -118,7 +118,11 @@ def check(problem: Problem) -> None:
             raise InputError(
                 f"{what} and {count} instances has too many posteriors: {posterior.MOST} would do"
             )
-        machine.require(posterior.memory(count, n), what, "take a shorter horizon or fewer instances")
+        steps = posterior.grid_steps(count, arms, n, posterior.COARSE)
+        if steps > posterior.STEPS:
+            longest = int(n * posterior.STEPS / steps)
+            raise InputError(f"{what} and {count} instances takes too long: {longest} rounds would do")
+        machine.require(2 * posterior.MEMORY, what, "take a shorter horizon or fewer instances")
     elif arms == 2:
         free = machine.free_memory() or 0
         longest = max(

@@ -21,6 +21,7 @@ from gradband.solvers.simplex import Grid
 
 SAME = 1e-9  # log-likelihoods that differ by less are the same posterior
 COARSE, FINE = 4096, 65536  # points of a grid
+STEPS = 1_000_000_000  # numbers that the bounds on a grid may go through, half a minute
 WORK = 20_000_000  # posteriors × instances × arms of a lattice
 MEMORY = 1 << 30  # bytes of a grid's bounds
 LOOKAHEAD = 1 << 24  # numbers that a step back on a grid takes at a time
@@ -232,6 +233,8 @@ def solve(
     most = WORK // (count * arms)
     exact = None
     for points in (COARSE, FINE):
+        if points == FINE and grid_steps(count, arms, horizon, points) > STEPS:
+            break
         grid = Grid(count, resolution_for(count, horizon, points))
         bounds = Bounds(instances, grid, horizon, lambda done: progress(0.5 * done))
         if exact is None:
@@ -255,12 +258,12 @@ def resolution_for(instances: int, horizon: int, points: int) -> int:
     """The finest grid with at most this many points that fits the memory allowed; at least its corners."""
     points = min(points, MEMORY // (8 * (instances + 1) * (horizon + 1)), LOOKAHEAD // instances**2)
     resolution = 1
-    while math.comb(resolution + instances, instances - 1) <= points:
+    while instances > 1 and math.comb(resolution + instances, instances - 1) <= points:
         resolution += 1
     return resolution
 
 
-def memory(instances: int, horizon: int) -> int:
-    """Bytes that `solve` needs for its finest grid."""
-    points = math.comb(resolution_for(instances, horizon, FINE) + instances - 1, instances - 1)
-    return 8 * (instances + 1) * (horizon + 1) * points
+def grid_steps(instances: int, arms: int, horizon: int, points: int) -> float:
+    """Numbers that the bounds on a grid of at most this many points go through."""
+    size = math.comb(resolution_for(instances, horizon, points) + instances - 1, instances - 1)
+    return 2.0 * arms * horizon * size * instances**2
