@@ -69,9 +69,10 @@ def training_curve(
     top.fill_between(iterations, regret - se, regret + se, color="C0", alpha=0.25, linewidth=0)
     for i, (name, value) in enumerate(lines.items(), start=1):
         top.axhline(value, color=f"C{i}", linestyle="--", linewidth=1.2, label=f"{name}: {value:.2f}")
-    top.set(ylabel="Bayes regret", title=title)
+    top.set(ylabel="Bayes regret")
     top.set_ylim(bottom=0)
-    top.legend(frameon=False)
+    top.legend(frameon=False, fontsize=9, ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+    figure.suptitle(title)
     if few:
         below: Any = axes[1, 0]
         for column, name in enumerate(names):
