@@ -60,7 +60,7 @@ def parse_policy(text: str) -> "Policy":
         if key not in policy.settings():
             raise unknown(f"setting of {name}", key, policy.settings())
         try:
-            settings[key] = value if isinstance(policy.settings()[key], str) else float(value)
+            settings[key] = type(policy.settings()[key])(value)
         except ValueError:
             raise InputError(f"{key} of {name} must be a number, not {value!r}") from None
     return dataclasses.replace(policy, **settings)

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import warnings
 from typing import Annotated
 
 import typer
@@ -53,6 +54,7 @@ def use_cache() -> None:
 def main() -> None:
     """Runs the command line: exit code 2 for bad input, 1 for a failure, one sentence each."""
     use_cache()
+    warnings.formatwarning = in_a_sentence
     try:
         status = app(standalone_mode=False)
         if status == 130:  # what typer makes of Ctrl-C
@@ -70,6 +72,13 @@ def main() -> None:
             raise
         first = (str(error).splitlines() or [""])[0]
         fail(first if isinstance(error, RuntimeError) else f"{type(error).__name__}: {first}", 1)
+
+
+def in_a_sentence(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """A warning without the line of code that it comes from."""
+    return f"gradband: {message}\n"
 
 
 def fail(message: str, status: int) -> None:

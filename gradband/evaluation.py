@@ -13,7 +13,7 @@ from jax import Array
 
 from gradband import blocks, random, rollout
 from gradband.errors import InputError, whole
-from gradband.policies import Params, Policy, as_policy
+from gradband.policies import TABLES, Params, Policy, as_policy
 from gradband.problems import Problem, as_problem
 
 
@@ -165,7 +165,9 @@ def _names(policies: Sequence[Policy | WithParams]) -> dict[str, Policy | WithPa
     """The policies by their names, numbered where a name comes again."""
     entries: dict[str, Policy | WithParams] = {}
     for entry in policies:
-        name = f"{entry.policy.name} (learned)" if isinstance(entry, WithParams) else as_policy(entry).name
+        name = as_policy(entry).name if not isinstance(entry, WithParams) else entry.policy.name
+        if isinstance(entry, WithParams) and name not in TABLES:
+            name += " (learned)"
         taken = sum(known == name or known.startswith(f"{name} #") for known in entries)
         entries[f"{name} #{taken + 1}" if taken else name] = entry
     return entries

@@ -52,10 +52,11 @@ def load(path: str | Path, policy: Policy | None = None) -> Learned:
         bound = policy.bind(arms, whole("horizon", horizon))
         params = bound.as_params(_named(arrays, "params."))
         kinds = {f"params.{name}": shape.dtype.kind for name, shape in bound.shapes().items()}
+        words = {"f": "floating-point", "i": "signed whole", "u": "unsigned whole"}
         for entry, array in arrays.items():
-            if array.dtype.kind != kinds.get(entry, "f"):
-                wanted = "whole" if kinds.get(entry, "f") in "iu" else "floating-point"
-                raise InputError(f"{entry} must hold {wanted} numbers")
+            wanted = kinds.get(entry, "f")
+            if array.dtype.kind != wanted:
+                raise InputError(f"{entry} must hold {words[wanted]} numbers")
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     except (KeyError, TypeError, ValueError, AttributeError) as error:

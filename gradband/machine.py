@@ -41,10 +41,15 @@ def in_bytes(count: float) -> str:
     return f"{count:.0f} {unit}" if unit in ("bytes", "kB") else f"{count:.1f} {unit}"
 
 
+def fits(needed: int, free: int | None) -> bool:
+    """Whether so many bytes leave a tenth of those that are free."""
+    return free is None or needed <= 0.9 * free
+
+
 def require(needed: int, what: str, hint: str) -> None:
     """Refuses work that needs more memory than there is, before any is taken."""
     free = free_memory()
-    if free is not None and needed > 0.9 * free:
+    if free is not None and not fits(needed, free):
         raise InputError(
             f"{what} needs {in_bytes(needed)} of memory, and {in_bytes(free)} are free: {hint}"
         )

@@ -45,7 +45,7 @@ class Round(NamedTuple):
 def check(policy: Policy, problem: Problem) -> Policy:
     """The policy bound to the problem, or an error if it can't play it."""
     bound = policy.bind(problem.arms, problem.horizon)
-    if bound.binary and not problem.unit:
+    if (bound.binary or bound.unit) and not problem.unit:
         raise InputError(f"{bound.name} needs rewards in [0, 1], which this problem does not have")
     return bound
 

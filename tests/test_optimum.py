@@ -2,8 +2,10 @@
 
 import itertools
 import re
+import tracemalloc
 from functools import cache
 
+import jax
 import numpy as np
 import pytest
 from conftest import assert_z
@@ -13,10 +15,12 @@ from gradband import machine, priors, problems, rewards
 from gradband.errors import InputError
 from gradband.evaluation import evaluate
 from gradband.exact import by_counts, optimum
-from gradband.exact.optimum import check, known_regret
+from gradband.exact.optimum import check_size, known_regret
 from gradband.problems import Problem
 from gradband.solvers import many_arms, posterior, two_arms
 from gradband.solvers.simplex import Grid
+
+KNOWN_BUG = pytest.mark.xfail(strict=True, reason="reported, not yet mended")
 
 
 def beta_recursion(a, b, n):
@@ -39,7 +43,7 @@ def beta_recursion(a, b, n):
 
 
 def finite_recursion(means, weights, n):
-    """The optimum of a list of instances, over counts; values are not divided by the counts' probability."""
+    """The optimum of a list of instances, over counts, with joint probabilities."""
     means, weights = np.asarray(means, float), np.asarray(weights, float)
 
     @cache
@@ -172,7 +176,7 @@ def test_grid_surrounds_every_posterior(instances, resolution):
 
 # Policies.
 
-SIX = [[0.64, 0.27], [0.04, 0.02], [0.81, 0.91], [0.61, 0.73], [0.54, 0.94], [0.82, 0.0]]
+SIX = [[0.51, 0.95], [0.14, 0.95], [0.31, 0.42], [0.83, 0.41], [0.55, 0.03], [0.75, 0.54]]
 PLAYED = {
     "thresholds": ("optimal-thresholds", Problem(priors.Beta(2, [1, 2], [1, 0.5]), 20)),
     "graph of alike arms": ("optimal-graph", Problem(priors.Beta(4), 8)),
@@ -226,6 +230,22 @@ def test_policy_of_two_arms_has_exactly_the_reward_that_is_claimed(problem):
     assert reward == pytest.approx(best.reward - best.loss, abs=1e-9)
 
 
+@pytest.mark.parametrize(
+    "problem",
+    [
+        problems.named("uniform-2", horizon=6),
+        problems.named("uniform-2", arms=3, horizon=6),
+        problems.named("two-point", horizon=6),
+        Problem(priors.Finite(SIX), 10),
+    ],
+    ids=["thresholds", "graph", "grid", "graph of a finite prior"],
+)
+def test_policy_made_for_one_horizon_is_not_played_on_another(problem):
+    best = optimum(problem)
+    with pytest.raises(InputError, match=f"was made for {problem.horizon} rounds"):
+        evaluate(best.policy, problem.replace(horizon=problem.horizon + 3), instances=10)
+
+
 # Where the lattice of posteriors is too large.
 
 
@@ -235,17 +255,25 @@ def test_bounds_enclose_the_optimum(monkeypatch, means, n):
     best = optimum(Problem(priors.Finite(means), n))
     exact = finite_recursion(means, np.full(len(means), 1 / len(means)), n)
     assert best.error > 0
+    assert best.loss is None  # what the policy gains is not known
     assert best.reward - 1e-12 <= exact <= best.reward + best.error + 1e-12
 
 
-@pytest.mark.parametrize(("means", "n"), [(FINITE["three instances"][0], 12), (SIX, 10)])
-def test_policy_on_a_grid_loses_no_more_than_is_said(monkeypatch, means, n):
+@pytest.mark.parametrize(
+    ("means", "n", "work"),
+    [
+        ([[0.26, 0.3], [0.81, 0.09], [0.6, 0.73]], 14, posterior.WORK),
+        ([[0.09, 0.24], [0.8, 0.58], [0.09, 0.43], [0.48, 0.16]], 16, 6000),
+    ],
+)
+def test_policy_on_a_grid_loses_as_much_as_is_said(monkeypatch, means, n, work):
     problem = Problem(priors.Finite(means), n)
-    monkeypatch.setattr(posterior, "WORK", 1000)
+    monkeypatch.setattr(posterior, "WORK", work)
     best = optimum(problem)
     assert best.policy.policy.name == "optimal-grid"
+    assert best.loss > 1e-5
     reward = by_counts(best.policy.policy, problem, best.policy.params).reward
-    assert reward >= best.reward - best.loss - 1e-9
+    assert reward == pytest.approx(best.reward - best.loss, abs=1e-9)
 
 
 # What can't be had.
@@ -271,8 +299,6 @@ def test_problems_without_an_optimum_are_refused(problem, match):
 
 
 def test_sampler_is_refused():
-    import jax
-
     prior = priors.Sampler(lambda key: jax.random.uniform(key, (2,)), arms=2)
     with pytest.raises(InputError, match="not for a sampler prior: list instances of it"):
         optimum(Problem(prior, 10))
@@ -283,19 +309,20 @@ def test_sampler_is_refused():
     [(priors.Beta(2), 2000), (priors.Beta(3), 100), (priors.Beta(10), 1000)],
     ids=["two arms", "three arms", "ten arms"],
 )
-def test_horizon_that_would_do_does_and_a_longer_one_does_not(prior, n):
+def test_horizon_that_would_do_does_and_a_longer_one_does_not(monkeypatch, prior, n):
+    monkeypatch.setattr(machine, "free_memory", lambda: None)
     with pytest.raises(InputError, match=rf"of {prior.arms} arms over {n} rounds") as error:
         optimum(Problem(prior, n))
     (longest,) = map(int, re.findall(r"a horizon of (\d+) would do", str(error.value)))
-    check(Problem(prior, longest))
+    check_size(Problem(prior, longest))
     with pytest.raises(InputError, match=f"a horizon of {longest} would do"):
-        check(Problem(prior, longest + 1))
+        check_size(Problem(prior, longest + 1))
 
 
 @pytest.mark.parametrize(
     ("problem", "needed"),
     [
-        (problems.named("uniform-2", horizon=500), r"251\.5 MB"),
+        (problems.named("uniform-2", horizon=500), r"255\.5 MB"),
         (Problem(priors.Beta(3), 40), r"\d+\.\d [MG]B"),
         (problems.named("two-point", horizon=1000), r"\d+\.\d [MG]B"),
     ],
@@ -309,13 +336,31 @@ def test_too_little_memory_is_noticed_before_any_is_taken(monkeypatch, problem, 
         optimum(problem)
 
 
-@pytest.mark.parametrize("free", [7_300_000, 10_000_000, None])
+@pytest.mark.parametrize(
+    "free",
+    [7_300_000, 10_000_000, None],
+)
 def test_horizon_that_memory_allows_is_allowed(monkeypatch, free):
     monkeypatch.setattr(machine, "free_memory", lambda: free)
     with pytest.raises(InputError, match="would do") as error:
-        check(problems.named("uniform-2", horizon=1700))
+        check_size(problems.named("uniform-2", horizon=1700))
     (longest,) = map(int, re.findall(r"a horizon of (\d+) would do", str(error.value)))
-    check(problems.named("uniform-2", horizon=longest))
+    check_size(problems.named("uniform-2", horizon=longest))
+
+
+@pytest.mark.parametrize(
+    ("arms", "n"), [(2, 150), (3, 35), pytest.param(10, 16, marks=KNOWN_BUG)], ids=["two", "three", "ten"]
+)
+def test_memory_is_not_more_than_was_said(arms, n):
+    a = [1.0] * arms
+    solve = two_arms.solve if arms == 2 else many_arms.solve
+    solve(a, a, 3)  # compiled beforehand
+    tracemalloc.start()
+    solve(a, a, n)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    states = many_arms.nodes(a, a, n).sum() * arms
+    assert peak <= (two_arms.memory(n) if arms == 2 else many_arms.BYTES * states)
 
 
 def test_prior_parameters_must_be_positive():
@@ -343,8 +388,8 @@ def test_known_regret_is_kept(monkeypatch, tmp_path):
 
 
 def test_regret_that_is_not_known_soon_or_precisely_is_refused(monkeypatch):
-    with pytest.raises(InputError, match="the optimum of 1001 rounds takes minutes"):
-        known_regret(problems.named("uniform-2", horizon=1001))
+    with pytest.raises(InputError, match="the optimum of 1100 rounds takes minutes"):
+        known_regret(problems.named("uniform-2", horizon=1100))
     monkeypatch.setattr(posterior, "WORK", 1000)
     with pytest.raises(InputError, match=r"only known to lie in \[0\.\d+, 0\.\d+\]"):
         known_regret(Problem(priors.Finite(SIX), 10))

@@ -65,12 +65,18 @@ def compare(
       gradband compare --policies runs/two-point-softelim/policy.safetensors,ts --instances 100000
     """
     import gradband as gb
+    from gradband.evaluation import fresh_instances
     from gradband.report import figures, terminal
 
     task = load_problem(problem, arms, horizon, noise)
     label = label_of(task, problem)
     folder = out or Path("runs") / file_name(f"{label}-compare")
-    entries = {text: player(text, task) for text in filter(None, policies.split(","))}
+    fresh_instances(task, instances)
+    words = [text for text in policies.split(",") if text]
+    entries: dict[str, Any] = {text: None if text == "optimal" else player(text) for text in words}
+    make_folder(folder)
+    if "optimal" in entries:
+        entries["optimal"] = optimal_policy(task)
     # Thompson sampling is where the way to the optimum begins, also if nobody asked for it.
     wanted = task.unit and entries and "ts" not in entries
     unasked = {"ts": gb.policies.ThompsonSampling()} if wanted else {}
@@ -90,7 +96,6 @@ def compare(
         for row in table.rows
     ]
     count = len(table.rows[0].regrets)
-    make_folder(folder)
     files = {"figure": str(folder / "regret.png"), "result": str(folder / "result.json")}
     figures.comparison(Path(files["figure"]), describe(task, problem), rows, optimum)
     result = {
@@ -115,7 +120,7 @@ def compare(
                 f"{row.regret.mean:.3f}",
                 f"{row.regret.se:.3f}",
                 *above(table, row.name),
-                *([terminal.bar(covered[row.name].mean)] if covered else []),
+                *([terminal.bar(covered[row.name].mean, covered[row.name].se)] if covered else []),
                 f"{row.seconds:.2f}",
             ]
             for row in table.rows
@@ -124,14 +129,19 @@ def compare(
     )
 
 
-def player(text: str, problem: "Problem") -> Any:
-    """The policy that a word of `--policies` stands for."""
+def optimal_policy(problem: "Problem") -> Any:
+    """The policy of the problem's optimum, solved under a progress bar."""
     import gradband as gb
     from gradband.report import terminal
 
-    if text == "optimal":
-        with terminal.progress("optimal policy", 1) as update:
-            return gb.exact.optimum(problem, progress=lambda done: update(done, "solving")).policy
+    with terminal.progress("optimal policy", 1) as update:
+        return gb.exact.optimum(problem, progress=lambda done: update(done, "solving")).policy
+
+
+def player(text: str) -> Any:
+    """The policy that another word of `--policies` stands for."""
+    import gradband as gb
+
     known = text.partition(":")[0] in gb.policies.POLICIES
     is_file = not known and (text.endswith(".safetensors") or Path(text).is_file())
     return gb.load(text) if is_file else parse_policy(text)

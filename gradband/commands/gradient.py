@@ -58,7 +58,7 @@ def gradient(
       gradband gradient bernoulli-10 --baselines self,leave-one-out --instances 2000
     """
     import gradband as gb
-    from gradband.exact import counts as by_counts
+    from gradband.exact.counts import check as check_exact
     from gradband.report import terminal
 
     task = load_problem(problem, arms, horizon, noise)
@@ -76,7 +76,7 @@ def gradient(
         for estimator in estimators.values():
             estimator.check(bound, task)
         if exact:
-            by_counts.check(bound, task)
+            check_exact(bound, task)
     rows: list[dict[str, Any]] = []
     with terminal.progress("estimating", len(values) * (len(names) + exact)) as update:
         for value in values:
@@ -102,7 +102,7 @@ def gradient(
         terminal.print_json({"problem": about, "policy": start.name, "instances": instances, "rows": rows})
         return
     terminal.print_table(
-        f"{start.name} on {describe(task, problem)}, {instances} instances",
+        f"{start.name} on {describe(task, problem)}" + (f", {instances} instances" if names else ""),
         ["baseline", "θ", "gradient", "± se", "spread (m = 1)"],
         [
             [str(r["baseline"]), *(f"{r[k]:.4g}" for k in ("theta", "gradient", "se", "spread"))]

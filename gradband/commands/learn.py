@@ -103,7 +103,7 @@ def learn(
         "resume": resume,
     }
     make_folder(folder)
-    if resume and not settings["checkpoint"].exists():
+    if resume and start.name != "dqn" and not settings["checkpoint"].exists():
         print(f"gradband: there is no checkpoint in {folder}: starting anew", file=sys.stderr)
     with terminal.progress("learning", iterations * (len(stages) + 1)) as update:
         learned = gb.learn(
@@ -141,7 +141,7 @@ def learn(
         "regret": vars(ours),
         "regret_before": vars(before),
         "optimum": optimum,
-        "share": covered[f"{start.name}, learned"].mean if covered else None,
+        "share": vars(covered[f"{start.name}, learned"]) if covered else None,
         "benchmarks": [{"name": r.name, "regret": r.regret.mean, "se": r.regret.se} for r in benchmarks],
         "instances": count,
         "seed": seed,
@@ -161,7 +161,7 @@ def learn(
                     row.name,
                     f"{row.regret.mean:.3f}",
                     f"{row.regret.se:.3f}",
-                    *([terminal.bar(covered[row.name].mean)] if covered else []),
+                    *([terminal.bar(covered[row.name].mean, covered[row.name].se)] if covered else []),
                 ]
                 for row in table.rows
             ],

@@ -21,7 +21,7 @@ def optimum(
     """Compute the Bayes-optimal reward and regret, and the policy that reaches it.
 
     For Bernoulli rewards with a finite prior, or a beta prior: two arms up to
-    1600 rounds, more arms for short horizons. Where the optimum can't be
+    1450 rounds, more arms for short horizons. Where the optimum can't be
     computed, the error says why and which size would do.
 
     Examples:
@@ -36,6 +36,8 @@ def optimum(
     from gradband.report import terminal
 
     task = load_problem(problem, arms, horizon, None)
+    if out:
+        make_folder(out)
     with terminal.progress("optimum", 1) as update:
         best = gb.exact.optimum(task, progress=lambda done: update(done, "solving"))
     numbers = ("reward", "regret", "error", "loss", "method", "seconds")
@@ -46,7 +48,6 @@ def optimum(
         "files": {},
     }
     if out:
-        make_folder(out)
         files = {"policy": str(out / "policy.safetensors"), "result": str(out / "result.json")}
         result["files"] = files
         best.policy.save(files["policy"])
@@ -60,7 +61,9 @@ def optimum(
         if best.error
         else "Exact, up to rounding.",
     ]
-    if best.loss > 1e-9:
+    if best.loss is None:
+        notes.append("The policy's own reward is not known; gradband compare measures it.")
+    elif best.loss > 1e-9:
         notes.append(f"The policy is {best.loss:.2g} short of that reward.")
     if out:
         notes.append(f"Files: {', '.join(result['files'].values())}")

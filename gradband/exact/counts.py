@@ -218,6 +218,11 @@ class _Thompson:
         for count, most in zip(pulls, only_ones, strict=True):
             a = policy.a + np.arange(count + 1.0)
             density = nodes.density(a, policy.b + policy.a + count - a)
+            if not np.allclose(density @ nodes.weights, 1, atol=1e-9):
+                raise InputError(
+                    f"ts with Beta({policy.a:g}, {policy.b:g}) can't be evaluated exactly: its samples "
+                    "are too concentrated for the quadrature"
+                )
             # I_x(a, b) = I_x(a + 1, b − 1) + x f(x) / a with f the density of Beta(a, b)
             terms = np.concatenate([(density * nodes.x / a[:, None])[:-1], most[None]])
             self.below.append(np.cumsum(terms[::-1], axis=0)[::-1])

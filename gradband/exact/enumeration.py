@@ -94,8 +94,9 @@ def _reward_probability(prior: priors.Prior, arms: np.ndarray, gained: np.ndarra
     ones = (chosen * gained[..., None]).sum(1)
     zeros = (chosen * (1 - gained[..., None])).sum(1)
     if isinstance(prior, priors.Beta):
-        ratio = betaln(prior.a + ones, prior.b + zeros) - betaln(prior.a, prior.b)
-        return np.exp(np.asarray(ratio).sum(1))
+        a, b = np.asarray(prior.a)[None], np.asarray(prior.b)[None]
+        ratio = np.asarray(betaln(a + ones, b + zeros)) - np.asarray(betaln(a, b))
+        return np.exp(ratio.sum(1))
     assert isinstance(prior, priors.Finite)
     means, weights = np.asarray(prior.instances, float), np.asarray(prior.weights, float)
     return weights @ np.array([(row**ones * (1 - row) ** zeros).prod(1) for row in means])

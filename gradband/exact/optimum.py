@@ -15,11 +15,10 @@ from gradband.learned import Learned
 from gradband.policies import Policy
 from gradband.policies.optimal import OptimalGraph, OptimalGrid, OptimalThresholds
 from gradband.problems import Problem, as_problem
-from gradband.solvers import many_arms, posterior, two_arms
-from gradband.solvers.store import stored
+from gradband.solvers import many_arms, posterior, store, two_arms
 
 LEAST_LOG = -1e4  # of a likelihood of 0, which float32 can hold and add up
-PATIENCE = 1000  # rounds of two arms that `known_regret` takes the time for
+PATIENCE = 100  # seconds that `known_regret` takes
 PRECISION = 0.01  # relative error of a regret that is good enough to compare with
 Progress = Callable[[float], None]
 Tables = dict[str, np.ndarray]
@@ -30,13 +29,13 @@ class Optimum:
     """The best expected reward of n rounds lies in [reward, reward + error]; an `error` of 0 is exact.
 
     `regret` is that of `reward`. `policy` can be played, evaluated and saved like a learned one; `loss` is
-    how far it is from `reward`.
+    how far it is from `reward`, or None if that is not known.
     """
 
     reward: float
     regret: float
     error: float
-    loss: float
+    loss: float | None
     method: str
     seconds: float
     policy: Learned
@@ -53,7 +52,8 @@ def optimum(problem: Problem | str, *, progress: Progress | None = None) -> Opti
     (2.4805, 'lattice of posteriors')
     """
     problem = as_problem(problem)
-    check(problem)
+    check_kind(problem)
+    check_size(problem)
     began = time.perf_counter()
     prior, n = problem.prior, problem.horizon
     solve: Any = (
@@ -61,7 +61,7 @@ def optimum(problem: Problem | str, *, progress: Progress | None = None) -> Opti
     )
     found = solve(prior, n, progress or (lambda done: None))
     regret = n * best_mean(prior) - found.reward
-    policy = found.policy.bind(problem.arms, n)
+    policy = dataclasses.replace(found.policy, rounds=n).bind(problem.arms, n)
     numbers = {"reward": found.reward, "regret": regret, "error": found.error, "loss": found.loss}
     about = {
         "problem": problem.describe(),
@@ -70,25 +70,40 @@ def optimum(problem: Problem | str, *, progress: Progress | None = None) -> Opti
     }
     learned = Learned(policy, policy.as_params(found.tables), {}, about)
     seconds = time.perf_counter() - began
+    store.keep("optimum", _key(problem), np.array([regret, found.error]))
     return Optimum(**numbers, method=found.method, seconds=seconds, policy=learned)
 
 
 def known_regret(problem: Problem, progress: Progress | None = None) -> float:
     """The optimum's regret, kept in the cache folder, or an error if it can't be had soon and precisely."""
-    prior, n = problem.prior, problem.horizon
-    check(problem)
-    if isinstance(prior, priors.Beta) and prior.arms == 2 and n > PATIENCE:
-        raise InputError(f"the optimum of {n} rounds takes minutes: gradband optimum computes it")
-
-    def solve() -> np.ndarray:
+    check_kind(problem)
+    kept = store.find("optimum", _key(problem))
+    if kept is None:
+        check_size(problem)
+        if _work(problem) > PATIENCE:
+            raise InputError(
+                f"the optimum of {problem.horizon} rounds takes minutes: gradband optimum keeps it"
+            )
         best = optimum(problem, progress=progress)
-        return np.array([best.regret, best.error])
-
-    key = {"holds": "regret, error", "version": __version__, "prior": prior.describe(), "horizon": n}
-    regret, error = stored("optimum", key, solve)
+        kept = np.array([best.regret, best.error])
+    regret, error = kept
     if error > PRECISION * regret:
         raise InputError(f"the optimal regret is only known to lie in [{regret - error:.4g}, {regret:.4g}]")
     return float(regret)
+
+
+def _key(problem: Problem) -> dict[str, Any]:
+    """What decides a problem's optimum."""
+    about = {"prior": problem.prior.describe(), "horizon": problem.horizon}
+    return {"holds": "regret, error", "version": __version__, **about}
+
+
+def _work(problem: Problem) -> float:
+    """Seconds that the optimum takes, roughly."""
+    prior, n = problem.prior, problem.horizon
+    if isinstance(prior, priors.Finite):
+        return posterior.grid_steps(len(prior.weights), prior.arms, n, posterior.COARSE) / 1e7
+    return n**4 / 24 / 5e8 if prior.arms == 2 else 20
 
 
 def best_mean(prior: Any) -> float:
@@ -98,9 +113,9 @@ def best_mean(prior: Any) -> float:
     return expected_best(prior.a, prior.b)
 
 
-def check(problem: Problem) -> None:
-    """Refuses a problem whose optimum can't be computed, with the reason and what would do."""
-    prior, n, arms = problem.prior, problem.horizon, problem.arms
+def check_kind(problem: Problem) -> None:
+    """Refuses a problem of a kind whose optimum can't be computed."""
+    prior = problem.prior
     if not isinstance(prior, priors.Finite | priors.Beta):
         raise InputError(
             f"the optimum can be computed for finite and beta priors, not for a {prior.kind} prior: "
@@ -111,35 +126,41 @@ def check(problem: Problem) -> None:
             f"the optimum can be computed for bernoulli rewards, not for {prior.rewards.kind} ones, "
             "since counts do not sum up their histories"
         )
+
+
+def check_size(problem: Problem) -> None:
+    """Refuses a problem that is too large, with the size that would do."""
+    prior: Any = problem.prior
+    n, arms = problem.horizon, problem.arms
     what = f"the optimum of {arms} arms over {n} rounds"
     if isinstance(prior, priors.Finite):
         count = len(prior.weights)
-        if count > posterior.MOST:
-            raise InputError(
-                f"{what} and {count} instances has too many posteriors: {posterior.MOST} would do"
-            )
+        what += f" and {count} instances"
         steps = posterior.grid_steps(count, arms, n, posterior.COARSE)
+        if count > posterior.MOST:
+            raise InputError(f"{what} has too many posteriors: {posterior.MOST} instances would do")
         if steps > posterior.STEPS:
             longest = int(n * posterior.STEPS / steps)
-            raise InputError(f"{what} and {count} instances takes too long: {longest} rounds would do")
-        machine.require(2 * posterior.MEMORY, what, "take a shorter horizon or fewer instances")
+            would_do = f"{longest} rounds would do" if longest else "fewer instances or arms would do"
+            raise InputError(f"{what} takes too long: {would_do}")
+        needed = 2 * posterior.memory(count, n, posterior.COARSE)
+        machine.require(needed, what, "take a shorter horizon or fewer instances")
     elif arms == 2:
-        free = machine.free_memory() or 0
-        longest = max(
-            (h for h in range(50, two_arms.LONGEST + 1, 50) if two_arms.memory(h) < free), default=0
-        )
-        would_do = f"a horizon of {longest} would do"
-        machine.require(two_arms.memory(n), what, would_do)
+        free = machine.free_memory()
+        fitting = (h for h in range(50, two_arms.LONGEST + 1, 50) if machine.fits(two_arms.memory(h), free))
+        longest = max(fitting, default=50)
         if n > two_arms.LONGEST:
-            raise InputError(f"{what} is too long for its table: {would_do}")
-    else:
-        states = np.cumsum(many_arms.nodes(prior.a, prior.b, min(n, many_arms.LONGEST))) * arms
-        longest = int((states <= many_arms.NODES).sum())
+            raise InputError(f"{what} is too long for its table: a horizon of {longest} would do")
+        machine.require(two_arms.memory(n), what, f"a horizon of {longest} would do")
+    elif arms > 2:
+        states = np.cumsum(many_arms.nodes(prior.a, prior.b, min(n, many_arms.LONGEST)))
+        work = states * arms * max(1, arms / 10)
+        longest = int((work <= many_arms.NODES).sum())
         if n > longest:
             raise InputError(
                 f"{what} has too many states: with {arms} arms a horizon of {longest} would do"
             )
-        machine.require(many_arms.BYTES * int(states[-1]), what, "take a shorter horizon")
+        machine.require(many_arms.BYTES * int(states[-1]) * arms, what, "take a shorter horizon")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,7 +170,7 @@ class _Solved:
     policy: Policy
     tables: Tables
     error: float = 0.0
-    loss: float = 0.0
+    loss: float | None = 0.0
 
 
 def _two_arms(prior: priors.Beta, n: int, progress: Progress) -> _Solved:
@@ -158,6 +179,10 @@ def _two_arms(prior: priors.Beta, n: int, progress: Progress) -> _Solved:
 
 
 def _many_arms(prior: priors.Beta, n: int, progress: Progress) -> _Solved:
+    if prior.arms == 1:
+        graph = many_arms.Graph(n * best_mean(prior), np.zeros(1, np.int16), np.zeros((1, 1, 2), np.int32))
+        policy, tables = _of_graph(graph, np.zeros(1), exchangeable=False)
+        return _Solved(graph.value, "a single arm", policy, tables)
     graph = many_arms.solve(prior.a, prior.b, n, progress)
     policy, tables = _of_graph(graph, many_arms.kinds(prior.a, prior.b), exchangeable=True)
     return _Solved(graph.value, "dynamic programme over multisets of arms", policy, tables)

@@ -15,7 +15,7 @@ import numpy as np
 from jax import Array
 
 from gradband import random
-from gradband.errors import LARGEST, InputError, number, shown, whole
+from gradband.errors import LARGEST, InputError, number, positive, shown, whole
 from gradband.pytrees import one_hot
 
 Params = dict[str, Array]
@@ -33,6 +33,8 @@ class Policy:
     differentiable: ClassVar[bool] = True
     binary: ClassVar[bool] = False
     """Sees rewards in [0, 1] rounded to 0 or 1 at random, with the same mean."""
+    unit: ClassVar[bool] = False
+    """Is made for rewards in [0, 1] only."""
     latents: ClassVar[int] = 1
     """Values of a latent variable that is drawn before the first round."""
     log_scale: ClassVar[frozenset[str]] = frozenset()
@@ -195,6 +197,24 @@ class Counting(Policy):
     def after(self, counts: Counts) -> State:
         """The state after rewards of 0 and 1 with these counts."""
         return counts
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Believing(Counting):
+    """A policy that believes an arm's mean to be Beta(a + ones, b + zeros).
+
+    Rewards strictly between 0 and 1 are rounded at random to 0 or 1.
+    """
+
+    binary: ClassVar[bool] = True
+    opens: ClassVar[bool] = False
+    a: float = 1.0
+    b: float = 1.0
+
+    def check(self) -> None:
+        super().check()
+        positive(f"a of {self.name}", self.a)
+        positive(f"b of {self.name}", self.b)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -8,29 +8,19 @@ import numpy as np
 from jax import Array
 from jax.scipy.special import betainc, gammaln
 
-from gradband.errors import positive
-from gradband.policies.base import Counts, Index, Params
+from gradband.policies.base import Believing, Counts, Index, Params
 
 STEPS = 4  # of Halley's method
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class BayesUCB(Index):
+class BayesUCB(Index, Believing):
     """The arm whose Beta(a + ones, b + zeros) posterior has the greatest 1 − 1/t quantile in round t.
 
     Rewards strictly between 0 and 1 are rounded at random to 0 or 1.
     """
 
     name: ClassVar[str] = "bayes-ucb"
-    binary: ClassVar[bool] = True
-    opens: ClassVar[bool] = False
-    a: float = 1.0
-    b: float = 1.0
-
-    def check(self) -> None:
-        super().check()
-        positive("a of bayes-ucb", self.a)
-        positive("b of bayes-ucb", self.b)
 
     def index(self, params: Params, state: Counts) -> Array:
         tail = 1 / (state.rounds + 1)  # in round 1, a quantile of 0, all arms are equal

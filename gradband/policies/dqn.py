@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -45,10 +45,9 @@ class DQN(Index):
     opens: ClassVar[bool] = False
     hidden: int = 64
 
-    def bind(self, arms: int, horizon: int) -> Self:
-        # The command line gives every number as a float.
-        width = int(self.hidden) if isinstance(self.hidden, float) and self.hidden % 1 == 0 else self.hidden
-        return dataclasses.replace(super().bind(arms, horizon), hidden=whole("hidden of dqn", width))
+    def check(self) -> None:
+        super().check()
+        whole("hidden of dqn", self.hidden)
 
     def init(self, key: Array) -> Params:
         """Glorot's uniform weights and no biases, as Dopamine's."""

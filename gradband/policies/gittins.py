@@ -10,8 +10,8 @@ import numpy as np
 from jax import Array
 
 from gradband import machine
-from gradband.errors import InputError, positive
-from gradband.policies.base import Counts, Index, Params
+from gradband.errors import InputError
+from gradband.policies.base import Believing, Counts, Index, Params
 from gradband.solvers import gittins
 from gradband.solvers.layout import place, size
 from gradband.solvers.store import stored
@@ -20,7 +20,7 @@ LONGEST = 1400  # rounds: a table of a gigabyte
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Gittins(Index):
+class Gittins(Index, Believing):
     """The arm with the greatest Gittins index for the rounds left, ties broken at random.
 
     An arm's belief is Beta(a + ones, b + zeros); rewards strictly between 0 and 1 are rounded at random.
@@ -33,15 +33,9 @@ class Gittins(Index):
     """
 
     name: ClassVar[str] = "gittins"
-    binary: ClassVar[bool] = True
-    opens: ClassVar[bool] = False
-    a: float = 1.0
-    b: float = 1.0
 
     def check(self) -> None:
         super().check()
-        positive("a of gittins", self.a)
-        positive("b of gittins", self.b)
         if self.horizon > LONGEST:
             entries = size(self.horizon)
             raise InputError(

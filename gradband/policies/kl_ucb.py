@@ -22,6 +22,7 @@ class KLUCB(Index):
     """
 
     name: ClassVar[str] = "kl-ucb"
+    unit: ClassVar[bool] = True
     c: float = 0.0
 
     def check(self) -> None:
@@ -38,11 +39,14 @@ class KLUCB(Index):
 def upper_bound(mean: Array, divergence: Array) -> Array:
     """The q ≥ p = `mean` with kl(p, q) = `divergence`.
 
-    kl(p, ·) is convex and grows on [p, 1], and kl(p, q) ≥ 2 (q − p)², so that Newton's steps from
-    p + √(divergence / 2) fall towards the solution.
+    kl(p, ·) is convex and grows on [p, 1], so that Newton's steps from the right fall towards the solution.
+    They start at the lesser of what follows from kl(p, q) ≥ 2 (q − p)² and from
+    kl(p, q) ≥ p log p + (1 − p) log((1 − p) / (1 − q)).
     """
     most = 1 - jnp.finfo(mean.dtype).eps
-    q = jnp.clip(mean + jnp.sqrt(divergence / 2), 0.0, most)
+    rest = jnp.maximum(1 - mean, jnp.finfo(mean.dtype).eps)
+    tail = 1 - rest * jnp.exp(-(divergence - xlogy(mean, mean)) / rest)
+    q = jnp.clip(jnp.minimum(mean + jnp.sqrt(divergence / 2), tail), mean, most)
     entropy = xlogy(mean, mean) + xlogy(1 - mean, 1 - mean)
     for _ in range(STEPS):
         excess = entropy - xlogy(mean, q) - xlogy(1 - mean, 1 - q) - divergence

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from gradband.errors import InputError, whole
+from gradband.errors import InputError, shown, whole
 from gradband.policies.base import Counting, Counts, Params
 from gradband.pytrees import one_hot
 from gradband.solvers.layout import place, size
@@ -21,6 +21,13 @@ class Optimal(Counting):
     differentiable: ClassVar[bool] = False
     binary: ClassVar[bool] = True
     opens: ClassVar[bool] = False
+    rounds: int = 0
+    """the horizon that the table was made for"""
+
+    def check(self) -> None:
+        super().check()
+        if self.horizon != whole("rounds", self.rounds):
+            raise InputError(f"{self.name} was made for {self.rounds} rounds, not for {self.horizon}")
 
     def choice(self, params: Params, state: Any) -> Array:
         """The arm to pull."""
@@ -49,6 +56,9 @@ class OptimalThresholds(Optimal):
 
     def shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
         return {"thresholds": jax.ShapeDtypeStruct((size(self.horizon),), np.int16)}
+
+    def bounds(self) -> tuple[dict[str, float], dict[str, float]]:
+        return {"thresholds": 0.0}, {"thresholds": float(self.horizon)}
 
     def choice(self, params: Params, state: Counts) -> Array:
         pulls, ones, t = (x.astype(jnp.int32) for x in (state.pulls, state.sums, state.rounds))
@@ -79,6 +89,8 @@ class OptimalGraph(Optimal):
         super().check()
         whole("nodes", self.nodes)
         whole("positions", self.positions)
+        if not isinstance(self.exchangeable, bool):
+            raise InputError(f"exchangeable must be true or false, not {shown(self.exchangeable)}")
 
     def shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
         return {

@@ -7,12 +7,11 @@ import jax.numpy as jnp
 from jax import Array
 
 from gradband import random
-from gradband.errors import positive
-from gradband.policies.base import Counting, Counts, Params
+from gradband.policies.base import Believing, Counts, Params
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ThompsonSampling(Counting):
+class ThompsonSampling(Believing):
     """The arm with the greatest sample from its Beta(a + ones, b + zeros) posterior.
 
     Rewards strictly between 0 and 1 are rounded at random to 0 or 1 (Bernoulli rounding).
@@ -20,15 +19,6 @@ class ThompsonSampling(Counting):
 
     name: ClassVar[str] = "ts"
     differentiable: ClassVar[bool] = False
-    binary: ClassVar[bool] = True
-    opens: ClassVar[bool] = False
-    a: float = 1.0
-    b: float = 1.0
-
-    def check(self) -> None:
-        super().check()
-        positive("a of ts", self.a)
-        positive("b of ts", self.b)
 
     def act(self, key: Array, params: Params, state: Counts) -> Array:
         zeros = state.pulls - state.sums

@@ -30,6 +30,7 @@ class UCBV(Index):
     """
 
     name: ClassVar[str] = "ucb-v"
+    unit: ClassVar[bool] = True
 
     def begin(self, params: Params, latent: Array) -> Moments:
         return Moments(super().begin(params, latent), jnp.zeros(self.arms))

@@ -25,7 +25,7 @@ def comparison(path: Path, title: str, rows: list[dict[str, Any]], optimum: floa
     places = np.arange(len(rows))[::-1]
     axis.barh(places, regrets, xerr=errors, color="C0", height=0.62, error_kw={"linewidth": 1.2})
     axis.set_yticks(places, names)
-    most = max(regrets)
+    most = max([*regrets, 1e-9])
     for place, regret, error, share in zip(places, regrets, errors, shares, strict=True):
         words = f"{regret:.2f}" + ("" if share is None else f"  ({100 * share:.0f} %)")
         axis.text(regret + error + 0.012 * most, place, words, va="center", fontsize=9)

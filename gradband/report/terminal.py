@@ -28,25 +28,26 @@ def print_json(result: dict[str, Any]) -> None:
 
 def print_table(title: str, columns: list[str], rows: list[list[str]], notes: str = "") -> None:
     """Prints a table; the first column is text, the others are numbers."""
-    table = Table(title=title, title_justify="left", title_style="bold")
+    table = Table()
     for i, column in enumerate(columns):
         table.add_column(column, justify="right" if i else "left", no_wrap=True)
     for row in rows:
         table.add_row(*row)
     console = Console(width=None if sys.stdout.isatty() else 120, markup=False, emoji=False)
+    console.print(title, style="bold", highlight=False, soft_wrap=True)
     console.print(table)
     if notes:
         console.print(notes, highlight=False, markup=False, soft_wrap=True)
 
 
-def bar(share: float, width: int = 12) -> str:
-    """A share between 0 and 1 as a bar, and in percent.
+def bar(share: float, se: float, width: int = 10) -> str:
+    """A share between 0 and 1 as a bar, and in percent with its standard error.
 
-    >>> bar(0.5, width=4)
-    '██░░  50 %'
+    >>> bar(0.5, 0.02, width=4)
+    '██░░  50 ± 2 %'
     """
     filled = round(min(max(share, 0.0), 1.0) * width)
-    return f"{'█' * filled}{'░' * (width - filled)} {100 * share:>3.0f} %"
+    return f"{'█' * filled}{'░' * (width - filled)} {100 * share:>3.0f} ± {100 * se:.0f} %"
 
 
 @contextlib.contextmanager

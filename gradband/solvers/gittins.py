@@ -17,10 +17,10 @@ import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
-import numba
 import numpy as np
 
 from gradband.errors import InputError, number, positive, whole
+from gradband.solvers.compiled import compiled
 from gradband.solvers.layout import place, size
 
 LANES = 64  # values of λ that one pass carries
@@ -75,8 +75,7 @@ def discounted(a: float, b: float, discount: float) -> float:
         raise InputError(f"discount must lie between 0 and 1, not {discount!r}")
     depth = math.ceil(math.log(1e-8 * (1 - discount)) / math.log(discount))
     if depth > DEEPEST:
-        most = 0.999
-        raise InputError(f"discount must be at most {most}, not {discount}: it needs {depth} states a row")
+        raise InputError(f"discount must be at most .999, not {discount}: it needs {depth} states a row")
     low, high = 0.0, 1.0
     while high - low > 1e-9:
         known = np.linspace(low, high, LANES)
@@ -85,7 +84,7 @@ def discounted(a: float, b: float, discount: float) -> float:
     return float(low + high) / 2
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _root_advantage(a: float, b: float, discount: float, depth: int, known: np.ndarray) -> np.ndarray:
     """Q of the arm before its first pull, for each λ of `known`, in double precision."""
     advantage = np.empty((depth + 1, LANES))
@@ -109,7 +108,7 @@ def _known_arms() -> np.ndarray:
     return (inside + np.minimum(x, 0) / GRID + np.maximum(x - 1, 0) / GRID).astype(np.float32)
 
 
-@numba.njit(nogil=True, cache=True, fastmath={"contract", "nnan", "nsz"})
+@compiled(fastmath={"contract", "nnan", "nsz"})
 def _pass(
     a: float, b: float, last: int, horizon: int, known: np.ndarray, table: np.ndarray, errors: np.ndarray
 ) -> None:
@@ -156,7 +155,7 @@ def _pass(
             highest = ones
 
 
-@numba.njit(nogil=True, cache=True, inline="always")
+@compiled(inline="always")
 def _root(x: np.ndarray, y: np.ndarray, i: int, j: int) -> float:
     """Where the line through points i and j is 0."""
     return x[i] + (x[j] - x[i]) * (y[i] / (y[i] - y[j]))

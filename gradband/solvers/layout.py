@@ -2,10 +2,10 @@
 
 from typing import Any
 
-import numba
+from gradband.solvers.compiled import compiled
 
 
-@numba.njit(nogil=True, cache=True, inline="always")
+@compiled(inline="always")
 def place(t: Any, pulls: Any, ones: Any) -> Any:
     """The entry for `ones` in `pulls` pulls of an arm before round t, with ones ≤ pulls ≤ t.
 

@@ -14,7 +14,7 @@ from gradband.errors import positive, whole
 
 NODES = 40_000_000  # states × arms that are gone through
 BYTES = 40  # of memory for each of them, at the peak
-LONGEST = 400  # rounds: with three arms there are too many states long before
+LONGEST = 100  # rounds: with three arms there are too many states long before
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +48,8 @@ def nodes(a: Sequence[float], b: Sequence[float], horizon: int) -> np.ndarray:
     """
     total = np.zeros(horizon)
     total[0] = 1
-    for count in np.bincount(kinds(a, b)):
+    for alike in np.bincount(kinds(a, b)):
+        count = min(alike, horizon)  # no more can be pulled
         # ways[k, t]: multisets of k pulled arms with t pulls in all; an arm with N pulls has N + 1 states
         ways = np.zeros((count + 1, horizon))
         ways[0, 0] = 1

@@ -16,12 +16,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gradband import machine
 from gradband.solvers.many_arms import Graph
 from gradband.solvers.simplex import Grid
 
 SAME = 1e-9  # log-likelihoods that differ by less are the same posterior
 COARSE, FINE = 4096, 65536  # points of a grid
-STEPS = 1_000_000_000  # numbers that the bounds on a grid may go through, half a minute
+STEPS = 1_000_000_000  # numbers that the bounds on a grid may go through, in a minute or two
 WORK = 20_000_000  # posteriors × instances × arms of a lattice
 MEMORY = 1 << 30  # bytes of a grid's bounds
 LOOKAHEAD = 1 << 24  # numbers that a step back on a grid takes at a time
@@ -206,8 +207,8 @@ class Solution:
 
     value: float
     error: float
-    loss: float
-    """how far the policy is from `value`, at most"""
+    loss: float | None
+    """how far the policy is from `value`; None if that is not known"""
     method: str
     bounds: Bounds
     graph: Graph | None = None
@@ -233,7 +234,8 @@ def solve(
     most = WORK // (count * arms)
     exact = None
     for points in (COARSE, FINE):
-        if points == FINE and grid_steps(count, arms, horizon, points) > STEPS:
+        room = machine.fits(2 * memory(count, horizon, points), machine.free_memory())
+        if points == FINE and (grid_steps(count, arms, horizon, points) > STEPS or not room):
             break
         grid = Grid(count, resolution_for(count, horizon, points))
         bounds = Bounds(instances, grid, horizon, lambda done: progress(0.5 * done))
@@ -243,15 +245,16 @@ def solve(
             )
             exact = best_value(found)
         reached = best_value(lattice(instances, horizon, bounds.chosen, most))
-        low, high = bounds.now()
-        low = low if reached is None else max(low, reached)
-        regret = horizon * float(instances.weights @ instances.means.max(1)) - low
-        if exact is not None and exact - low <= 1e-4 * regret + 1e-9:
-            return Solution(exact, 0.0, max(exact - low, 0.0), LATTICE, bounds)
-    if exact is None:
-        return Solution(low, max(high - low, 0.0), 0.0, GRID, bounds)
-    graph = whole_graph(instances, horizon, most)
-    return Solution(exact, 0.0, 0.0 if graph else exact - low, LATTICE, bounds, graph)
+        loss = None if reached is None or exact is None else max(exact - reached, 0.0)
+        regret = horizon * float(instances.weights @ instances.means.max(1)) - (exact or 0.0)
+        if exact is not None and loss is not None and loss <= 1e-4 * regret + 1e-9:
+            return Solution(exact, 0.0, loss, LATTICE, bounds)
+    if exact is not None:
+        graph = whole_graph(instances, horizon, most)
+        return Solution(exact, 0.0, 0.0 if graph else loss, LATTICE, bounds, graph)
+    low, high = bounds.now()
+    low = low if reached is None else max(low, reached)
+    return Solution(low, max(high - low, 0.0), None if reached is None else low - reached, GRID, bounds)
 
 
 def resolution_for(instances: int, horizon: int, points: int) -> int:
@@ -263,7 +266,15 @@ def resolution_for(instances: int, horizon: int, points: int) -> int:
     return resolution
 
 
+def grid_size(instances: int, horizon: int, points: int) -> int:
+    return math.comb(resolution_for(instances, horizon, points) + instances - 1, instances - 1)
+
+
 def grid_steps(instances: int, arms: int, horizon: int, points: int) -> float:
     """Numbers that the bounds on a grid of at most this many points go through."""
-    size = math.comb(resolution_for(instances, horizon, points) + instances - 1, instances - 1)
-    return 2.0 * arms * horizon * size * instances**2
+    return 2.0 * arms * horizon * grid_size(instances, horizon, points) * instances**2
+
+
+def memory(instances: int, horizon: int, points: int) -> int:
+    """Bytes that these bounds take."""
+    return 8 * (instances + 1) * (horizon + 1) * grid_size(instances, horizon, points)

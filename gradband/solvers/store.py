@@ -1,9 +1,10 @@
-"""Tables that took long to compute, kept in the user's cache folder."""
+"""What took long to compute, kept in the user's cache folder."""
 
 import hashlib
 import json
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,29 +17,49 @@ def stored(name: str, key: dict[str, Any], make: Callable[[], np.ndarray]) -> np
     """The array that `make` gives, from the cache folder if it is there and whole.
 
     `key` holds all that decides the array, and its hash is the file's name. A file that is damaged, or
-    that holds another key, is made again; a folder that can't be written to is no obstacle.
+    that holds another key, is made again; a folder that can't be used is no obstacle.
     """
-    folder = cache.folder("tables")
-    if folder is None:
-        return make()
-    digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
-    path = folder / f"{name}-{digest}.safetensors"
-    if path.exists():
-        try:
-            arrays, about = files.load(path, "table")
-            if about.get("key") == key and about.get("checksum") == _checksum(arrays["table"]):
-                return arrays["table"]
-            raise InputError(f"{path} does not hold what it should")
-        except (InputError, KeyError) as error:
-            warnings.warn(f"a stored table is damaged and is made again: {error}", stacklevel=2)
-    array = make()
-    try:
-        files.save(path, "table", {"table": array}, {"key": key, "checksum": _checksum(array)})
-    except OSError as error:
-        warnings.warn(f"the table could not be stored: {error}", stacklevel=2)
+    array = find(name, key)
+    if array is None:
+        array = make()
+        keep(name, key, array)
     return array
 
 
+def find(name: str, key: dict[str, Any]) -> np.ndarray | None:
+    """The array that was kept under this key, if it is there and whole."""
+    path = _path(name, key)
+    try:
+        if path is None or not path.exists():
+            return None
+        arrays, about = files.load(path, "table")
+        if about.get("key") == key and about.get("checksum") == _checksum(arrays["table"]):
+            return arrays["table"]
+        raise InputError(f"{path} does not hold what it should")
+    except OSError:
+        return None
+    except (InputError, KeyError) as error:
+        warnings.warn(f"a stored table is damaged and is made again: {error}", stacklevel=3)
+        return None
+
+
+def keep(name: str, key: dict[str, Any], array: np.ndarray) -> None:
+    """Keeps an array for `find`, if the cache folder can be written to."""
+    path = _path(name, key)
+    try:
+        if path is not None:
+            files.save(path, "table", {"table": array}, {"key": key, "checksum": _checksum(array)})
+    except OSError as error:
+        warnings.warn(f"the table could not be stored: {error}", stacklevel=3)
+
+
+def _path(name: str, key: dict[str, Any]) -> Path | None:
+    folder = cache.folder("tables")
+    digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
+    return None if folder is None else folder / f"{name}-{digest}.safetensors"
+
+
 def _checksum(array: np.ndarray) -> str:
-    about = f"{array.dtype} {array.shape}".encode()
-    return hashlib.sha256(about + np.ascontiguousarray(array).data.tobytes()).hexdigest()
+    digest = hashlib.sha256(f"{array.dtype} {array.shape}".encode())
+    digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()

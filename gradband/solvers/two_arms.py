@@ -11,14 +11,14 @@ and of s₁ a layer overwrites the one after it. The work is n⁴/24 such steps.
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-import numba
 import numpy as np
 
 from gradband.errors import positive, whole
+from gradband.solvers.compiled import compiled
 from gradband.solvers.layout import place, size
 
 TIE = 1e-10  # advantages below this are rounding: arm 0 is taken
-LONGEST = 1600  # rounds: what 32-bit places in a table can hold
+LONGEST = 1450  # rounds: a policy file of a gigabyte
 
 
 def memory(horizon: int) -> int:
@@ -70,7 +70,7 @@ def solve(
     return float(value[0]), table
 
 
-@numba.njit(nogil=True, cache=True, fastmath={"contract", "nnan", "nsz"})
+@compiled(fastmath={"contract", "nnan", "nsz"})
 def _layer(
     a: np.ndarray,
     b: np.ndarray,

@@ -1,0 +1,133 @@
+"""`gradband optimum`, and the optimum in other commands."""
+
+import contextlib
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from gradband import cli, machine
+from gradband.errors import InputError
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Runs a command in a folder of its own: exit code, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(cli, "use_cache", lambda: None)
+
+    def run(*arguments):
+        out, err = io.StringIO(), io.StringIO()
+        monkeypatch.setattr(sys, "argv", ["gradband", *map(str, arguments)])
+        streams = contextlib.redirect_stdout(out), contextlib.redirect_stderr(err)
+        with streams[0], streams[1], pytest.raises(SystemExit) as stop:
+            cli.main()
+        return stop.value.code, out.getvalue(), err.getvalue()
+
+    return run
+
+
+def result(ran):
+    status, out, err = ran
+    assert (status, err) == (0, "")
+    return json.loads(out)
+
+
+def test_optimum_prints_one_json_object(run):
+    found = result(run("optimum", "uniform-2", "--horizon", 60, "--json"))
+    assert found["reward"] == pytest.approx(38.562343246635564, abs=1e-9)
+    assert found["regret"] == pytest.approx(40 - 38.562343246635564, abs=1e-9)
+    assert found["method"] == "two-armed dynamic programme"
+    assert (found["error"], found["loss"], found["files"]) == (0, 0, {})
+    assert found["seconds"] > 0
+
+
+def test_optimum_prints_a_table(run):
+    status, out, err = run("optimum", "--horizon", 20)
+    assert (status, err) == (0, "")
+    assert all(
+        words in out for words in ("two-point: 2 arms, 20 rounds", "1.142492", "Exact, up to rounding.")
+    )
+
+
+def test_its_policy_can_be_saved_and_compared(run):
+    saved = result(run("optimum", "uniform-2", "--arms", 3, "--horizon", 10, "--out", "best", "--json"))
+    file = saved["files"]["policy"]
+    sizes = ("--arms", 3, "--horizon", 10, "--instances", 2000)
+    found = result(run("compare", "uniform-2", "--policies", f"{file},optimal", *sizes, "--json"))
+    first, second = found["policies"]
+    assert first["regret"] == second["regret"]
+    assert abs(first["regret"] - saved["regret"]) < 5 * first["se"]
+    assert abs(first["share"] - 1) < 5 * first["share_se"]
+    assert {row["name"] for row in found["policies"]} == {file, "optimal"}
+    assert all(Path(name).exists() for name in found["files"].values())
+    status, _, err = run("compare", "uniform-2", "--arms", 3, "--horizon", 12, "--policies", file)
+    assert (status, err) == (2, "gradband: optimal-graph was made for 10 rounds, not for 12\n")
+
+
+def test_compare_shows_where_policies_stand(run):
+    sizes = ("--horizon", 20, "--instances", 2000)
+    found = result(run("compare", "--policies", "ts,uniform", *sizes, "--json"))
+    assert found["optimum"] == pytest.approx(1.1425, abs=1e-4)
+    assert [row["share"] for row in found["policies"]][0] == 0
+    assert found["policies"][1]["share"] < 0
+    _, out, _ = run("compare", "--policies", "ts,uniform", *sizes)
+    assert "░░░░░░░░░░   0 ± 0 %" in out
+
+
+def test_compare_says_why_there_is_no_optimum(run):
+    sizes = ("beta-10", "--arms", 2, "--horizon", 10, "--instances", 50, "--policies", "uniform")
+    found = result(run("compare", *sizes, "--json"))
+    assert found["optimum"] is None
+    assert found["policies"][0]["share"] is None
+    _, out, _ = run("compare", *sizes)
+    assert "No optimum to compare with: the optimum can be computed for bernoulli rewards" in out
+
+
+def test_learn_fills_in_the_optimum(run):
+    sizes = ("--horizon", 20, "--iterations", 2, "--batch", 64, "--instances", 500)
+    found = result(run("learn", *sizes, "--json"))
+    assert found["optimum"] == pytest.approx(1.1425, abs=1e-4)
+    assert set(found["share"]) == {"mean", "se"}
+
+
+def test_gradient_has_rows_for_the_exact_one(run):
+    sizes = ("--horizon", 20, "--theta", "0.3:0.5:2", "--instances", 512)
+    rows = result(run("gradient", *sizes, "--exact", "--baselines", "self", "--json"))["rows"]
+    assert [row["baseline"] for row in rows] == ["exact", "self"] * 2
+    assert rows[0]["se"] == 0
+    assert abs(rows[0]["gradient"] - rows[1]["gradient"]) < 5 * rows[1]["se"]
+    alone = result(run("gradient", *sizes, "--exact", "--baselines", "", "--json"))["rows"]
+    assert alone == rows[::2]
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("optimum bernoulli-10", "with 10 arms a horizon of 23 would do"),
+        ("optimum beta-10", "bernoulli rewards, not for beta ones"),
+        ("optimum uniform-2 --horizon 5000", "a horizon of"),
+        ("optimum uniform-2 --out taken/x", "can't write to taken/x"),
+        ("gradient --policy exp3 --exact", "exp3 can't be evaluated exactly"),
+        ("gradient bernoulli-10 --exact", "exact evaluation needs 2 arms, not 10"),
+        ("compare --policies optimal,nope", "unknown policy 'nope'"),
+        ("compare beta-10 --policies optimal", "bernoulli rewards"),
+        ("compare --policies gittins:a=0", "a of gittins must be above 0"),
+        ("compare --policies dqn:hidden=1.5", "hidden of dqn must be a"),
+    ],
+)
+def test_mistakes_give_one_line(run, tmp_path, command, words):
+    (tmp_path / "taken").write_text("")
+    status, out, err = run(*command.split())
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert words in err
+
+
+def test_memory_is_refused_before_it_is_taken(monkeypatch):
+    monkeypatch.setattr(machine, "free_memory", lambda: 10**6)
+    with pytest.raises(InputError, match=r"needs 2\.0 GB of memory, and 1\.0 MB are free: less"):
+        machine.require(2 * 10**9, "this", "less")
+    machine.require(10**5, "this", "less")
+    assert machine.in_bytes(1500) == "2 kB"
