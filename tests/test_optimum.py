@@ -20,8 +20,6 @@ from gradband.problems import Problem
 from gradband.solvers import many_arms, posterior, two_arms
 from gradband.solvers.simplex import Grid
 
-KNOWN_BUG = pytest.mark.xfail(strict=True, reason="reported, not yet mended")
-
 
 def beta_recursion(a, b, n):
     """The optimum of independent beta arms, over each arm's ones and zeros."""
@@ -349,7 +347,7 @@ def test_horizon_that_memory_allows_is_allowed(monkeypatch, free):
 
 
 @pytest.mark.parametrize(
-    ("arms", "n"), [(2, 150), (3, 35), pytest.param(10, 16, marks=KNOWN_BUG)], ids=["two", "three", "ten"]
+    ("arms", "n"), [(2, 150), (3, 35), pytest.param(10, 16)], ids=["two", "three", "ten"]
 )
 def test_memory_is_not_more_than_was_said(arms, n):
     a = [1.0] * arms

@@ -2,12 +2,12 @@
 
 import dataclasses
 import itertools
+import math
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.scipy.special import betaln
 
 from gradband import priors, rewards, rollout
 from gradband.errors import InputError
@@ -94,9 +94,14 @@ def _reward_probability(prior: priors.Prior, arms: np.ndarray, gained: np.ndarra
     ones = (chosen * gained[..., None]).sum(1)
     zeros = (chosen * (1 - gained[..., None])).sum(1)
     if isinstance(prior, priors.Beta):
-        a, b = np.asarray(prior.a)[None], np.asarray(prior.b)[None]
-        ratio = np.asarray(betaln(a + ones, b + zeros)) - np.asarray(betaln(a, b))
+        ratio = _log_beta(prior.a + ones, prior.b + zeros) - _log_beta(prior.a, prior.b)
         return np.exp(ratio.sum(1))
     assert isinstance(prior, priors.Finite)
     means, weights = np.asarray(prior.instances, float), np.asarray(prior.weights, float)
     return weights @ np.array([(row**ones * (1 - row) ** zeros).prod(1) for row in means])
+
+
+def _log_beta(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """log B(a, b) in full double precision, which `jax.scipy.special.betaln` does not have."""
+    log_gamma = np.vectorize(math.lgamma, otypes=[float])
+    return log_gamma(a) + log_gamma(b) - log_gamma(a + b)

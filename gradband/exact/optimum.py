@@ -136,11 +136,10 @@ def check_size(problem: Problem) -> None:
     if isinstance(prior, priors.Finite):
         count = len(prior.weights)
         what += f" and {count} instances"
-        steps = posterior.grid_steps(count, arms, n, posterior.COARSE)
         if count > posterior.MOST:
             raise InputError(f"{what} has too many posteriors: {posterior.MOST} instances would do")
-        if steps > posterior.STEPS:
-            longest = int(n * posterior.STEPS / steps)
+        longest = posterior.longest(count, arms, n)
+        if n > longest:
             would_do = f"{longest} rounds would do" if longest else "fewer instances or arms would do"
             raise InputError(f"{what} takes too long: {would_do}")
         needed = 2 * posterior.memory(count, n, posterior.COARSE)

@@ -13,7 +13,7 @@ import numpy as np
 from gradband.errors import positive, whole
 
 NODES = 40_000_000  # states × arms that are gone through
-BYTES = 40  # of memory for each of them, at the peak
+BYTES = 75  # of memory for each of them, at the peak
 LONGEST = 100  # rounds: with three arms there are too many states long before
 
 

@@ -101,9 +101,14 @@ class Bounds:
 
     def plausible(self, t: int, posterior: np.ndarray) -> np.ndarray:
         """Arms [S, A] that are not proven worse than another in round t."""
-        upper, alphas = self.lookahead(t, posterior, self.successors(posterior))
-        lower = np.einsum("saj,sj->sa", alphas, posterior)
-        return upper >= lower.max(1, keepdims=True) - 1e-12
+        size = max(1, LOOKAHEAD // posterior.shape[1] ** 2)
+        found = []
+        for start in range(0, len(posterior), size):
+            part = posterior[start : start + size]
+            upper, alphas = self.lookahead(t, part, self.successors(part))
+            lower = np.einsum("saj,sj->sa", alphas, part)
+            found.append(upper >= lower.max(1, keepdims=True) - 1e-12)
+        return np.concatenate(found)
 
     def chosen(self, t: int, posterior: np.ndarray) -> np.ndarray:
         """The arm [S, A] that the grid's nearest point takes in round t."""
@@ -273,6 +278,13 @@ def grid_size(instances: int, horizon: int, points: int) -> int:
 def grid_steps(instances: int, arms: int, horizon: int, points: int) -> float:
     """Numbers that the bounds on a grid of at most this many points go through."""
     return 2.0 * arms * horizon * grid_size(instances, horizon, points) * instances**2
+
+
+def longest(instances: int, arms: int, horizon: int) -> int:
+    """A horizon, at most this one, whose bounds on a coarse grid do not take too long."""
+    while horizon and (steps := grid_steps(instances, arms, horizon, COARSE)) > STEPS:
+        horizon = min(horizon - 1, int(horizon * STEPS / steps))
+    return horizon
 
 
 def memory(instances: int, horizon: int, points: int) -> int:
