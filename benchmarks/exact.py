@@ -11,19 +11,6 @@ import subprocess
 import sys
 import time
 
-PROGRAMS = {
-    "optimum of uniform-2, n = 60": "two_arms(60)",
-    "optimum of uniform-2, n = 200": "two_arms(200)",
-    "optimum of uniform-2, n = 1000": "two_arms(1000)",
-    "Gittins table, n = 200": "gittins(200)",
-    "Gittins table, n = 1000": "gittins(1000)",
-    "optimum of two-point, n = 200": "finite('two-point', None)",
-    "optimum of distractors, K = 3": "finite('distractors', 3)",
-    "optimum of distractors, K = 10": "finite('distractors', 10)",
-    "exact SoftElim and its gradient, two-point, n = 200": "counts('softelim')",
-    "exact Thompson sampling, two-point, n = 200": "counts('ts')",
-}
-
 
 def two_arms(horizon):
     from gradband import machine
@@ -63,8 +50,23 @@ def counts(name):
     return run, 200, lambda regret: f"regret {regret:.6f}"
 
 
-def measure(program):
-    run, size, words = eval(program)
+PROGRAMS = {
+    "optimum of uniform-2, n = 60": (two_arms, 60),
+    "optimum of uniform-2, n = 200": (two_arms, 200),
+    "optimum of uniform-2, n = 1000": (two_arms, 1000),
+    "Gittins table, n = 200": (gittins, 200),
+    "Gittins table, n = 1000": (gittins, 1000),
+    "optimum of two-point, n = 200": (finite, "two-point", None),
+    "optimum of distractors, K = 3": (finite, "distractors", 3),
+    "optimum of distractors, K = 10": (finite, "distractors", 10),
+    "exact SoftElim and its gradient, two-point, n = 200": (counts, "softelim"),
+    "exact Thompson sampling, two-point, n = 200": (counts, "ts"),
+}
+
+
+def measure(what):
+    program, *arguments = PROGRAMS[what]
+    run, size, words = program(*arguments)
     run(8)
     began = time.perf_counter()
     result = run(size)
@@ -74,10 +76,10 @@ def measure(program):
 
 
 def main():
-    for what, program in PROGRAMS.items():
+    for what in PROGRAMS:
         if "--quick" in sys.argv and "1000" in what:
             continue
-        command = [sys.executable, __file__, "--measure", program]
+        command = [sys.executable, __file__, "--measure", what]
         ran = subprocess.run(command, capture_output=True, text=True, check=True)
         row = json.loads(ran.stdout)
         print(

@@ -385,7 +385,8 @@ def test_known_regret_is_kept(monkeypatch, tmp_path):
         known_regret(problem.replace(horizon=21))
 
 
-def test_regret_that_is_not_known_soon_or_precisely_is_refused(monkeypatch):
+def test_regret_that_is_not_known_soon_or_precisely_is_refused(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(InputError, match="the optimum of 1100 rounds takes minutes"):
         known_regret(problems.named("uniform-2", horizon=1100))
     monkeypatch.setattr(posterior, "WORK", 1000)

@@ -1,6 +1,8 @@
 """`gradband gradient`."""
 
 import dataclasses
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -81,8 +83,11 @@ def gradient(
     with terminal.progress("estimating", len(values) * (len(names) + exact)) as update:
         for value in values:
             if exact:
-                update(len(rows), f"θ = {value:.4g}, exact")
-                truth = gb.exact.by_counts(dataclasses.replace(start, theta=value), task)
+                truth = gb.exact.by_counts(
+                    dataclasses.replace(start, theta=value),
+                    task,
+                    progress=partial(tell, update, len(rows), f"θ = {value:.4g}, exact"),
+                )
                 row = {"gradient": float(truth.gradient["theta"]), "se": 0.0, "spread": 0.0}
                 rows.append({"theta": value, "baseline": "exact", **row})
             for name in names:
@@ -109,3 +114,8 @@ def gradient(
             for r in rows
         ],
     )
+
+
+def tell(update: Callable[[float, str], None], before: int, words: str, done: float) -> None:
+    """Shows how far a row is, after those before it."""
+    update(before + done, words)

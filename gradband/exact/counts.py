@@ -23,8 +23,7 @@ from gradband import blocks, priors, rewards, rollout
 from gradband.batching import batch_last
 from gradband.errors import InputError
 from gradband.exact.enumeration import Exact
-from gradband.exact.optimum import best_mean
-from gradband.exact.quadrature import Nodes
+from gradband.exact.quadrature import Nodes, best_mean
 from gradband.gradient import FEW
 from gradband.policies import Counting, Counts, Params, Policy, ThompsonSampling, as_policy
 from gradband.problems import Problem, as_problem
@@ -67,7 +66,8 @@ def by_counts(
         gradient = ravel_pytree(start)[1](jnp.asarray(slope[:, 0])) if learned else {}
         gradient = {name: np.asarray(derivative) for name, derivative in gradient.items()}
     reward = float(value[0])
-    return Exact(reward, n * best_mean(problem.prior) - reward, gradient)
+    prior: Any = problem.prior
+    return Exact(reward, n * best_mean(prior) - reward, gradient)
 
 
 def check(policy: Policy, problem: Problem) -> Counting:
@@ -221,7 +221,7 @@ class _Thompson:
             if not np.allclose(density @ nodes.weights, 1, atol=1e-9):
                 raise InputError(
                     f"ts with Beta({policy.a:g}, {policy.b:g}) can't be evaluated exactly: its samples "
-                    "are too concentrated for the quadrature"
+                    "are too near each other, or to 0 and 1, for the quadrature"
                 )
             # I_x(a, b) = I_x(a + 1, b − 1) + x f(x) / a with f the density of Beta(a, b)
             terms = np.concatenate([(density * nodes.x / a[:, None])[:-1], most[None]])

@@ -11,7 +11,7 @@ from jax import Array
 
 from gradband import priors, rewards, rollout
 from gradband.errors import InputError
-from gradband.exact.optimum import best_mean
+from gradband.exact.quadrature import best_mean
 from gradband.policies import Params, Policy
 from gradband.problems import Problem
 from gradband.pytrees import pick

@@ -10,12 +10,13 @@ import numpy as np
 from gradband import machine, priors, rewards
 from gradband._version import __version__
 from gradband.errors import InputError
-from gradband.exact.quadrature import expected_best
+from gradband.exact.quadrature import best_mean
 from gradband.learned import Learned
 from gradband.policies import Policy
 from gradband.policies.optimal import OptimalGraph, OptimalGrid, OptimalThresholds
 from gradband.problems import Problem, as_problem
 from gradband.solvers import many_arms, posterior, store, two_arms
+from gradband.solvers.graph import Graph
 
 LEAST_LOG = -1e4  # of a likelihood of 0, which float32 can hold and add up
 PATIENCE = 100  # seconds that `known_regret` takes
@@ -55,7 +56,8 @@ def optimum(problem: Problem | str, *, progress: Progress | None = None) -> Opti
     check_kind(problem)
     check_size(problem)
     began = time.perf_counter()
-    prior, n = problem.prior, problem.horizon
+    prior: Any = problem.prior
+    n = problem.horizon
     solve: Any = (
         _finite if isinstance(prior, priors.Finite) else _two_arms if prior.arms == 2 else _many_arms
     )
@@ -82,7 +84,8 @@ def known_regret(problem: Problem, progress: Progress | None = None) -> float:
         check_size(problem)
         if _work(problem) > PATIENCE:
             raise InputError(
-                f"the optimum of {problem.horizon} rounds takes minutes: gradband optimum keeps it"
+                f"the optimum of {problem.horizon} rounds takes minutes: run gradband optimum once, which "
+                "keeps it"
             )
         best = optimum(problem, progress=progress)
         kept = np.array([best.regret, best.error])
@@ -103,14 +106,7 @@ def _work(problem: Problem) -> float:
     prior, n = problem.prior, problem.horizon
     if isinstance(prior, priors.Finite):
         return posterior.grid_steps(len(prior.weights), prior.arms, n, posterior.COARSE) / 1e7
-    return n**4 / 24 / 5e8 if prior.arms == 2 else 20
-
-
-def best_mean(prior: Any) -> float:
-    """E max_i μ_i, the mean reward of whoever knows the instance."""
-    if isinstance(prior, priors.Finite):
-        return float(prior.weights / prior.weights.sum() @ prior.instances.max(1))
-    return expected_best(prior.a, prior.b)
+    return n**4 / 24 / 5e8 if prior.arms == 2 else 20  # of more arms, whose number of states is limited
 
 
 def check_kind(problem: Problem) -> None:
@@ -179,7 +175,7 @@ def _two_arms(prior: priors.Beta, n: int, progress: Progress) -> _Solved:
 
 def _many_arms(prior: priors.Beta, n: int, progress: Progress) -> _Solved:
     if prior.arms == 1:
-        graph = many_arms.Graph(n * best_mean(prior), np.zeros(1, np.int16), np.zeros((1, 1, 2), np.int32))
+        graph = Graph(n * best_mean(prior), np.zeros(1, np.int16), np.zeros((1, 1, 2), np.int32))
         policy, tables = _of_graph(graph, np.zeros(1), exchangeable=False)
         return _Solved(graph.value, "a single arm", policy, tables)
     graph = many_arms.solve(prior.a, prior.b, n, progress)
@@ -206,7 +202,7 @@ def _finite(prior: priors.Finite, n: int, progress: Progress) -> _Solved:
     return _Solved(found.value, found.method, policy, tables, found.error, found.loss)
 
 
-def _of_graph(graph: many_arms.Graph, kinds: np.ndarray, exchangeable: bool) -> tuple[Policy, Tables]:
+def _of_graph(graph: Graph, kinds: np.ndarray, exchangeable: bool) -> tuple[Policy, Tables]:
     nodes, positions = graph.child.shape[:2]
     policy = OptimalGraph(nodes=nodes, positions=positions, exchangeable=exchangeable)
     return policy, {"action": graph.action, "child": graph.child, "kinds": kinds.astype(np.int32)}

@@ -7,6 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import betainc
 
+from gradband import priors
+
 
 class Nodes:
     """Points x in [low, high] within [0, 1], their weights, and 1 − x, which has more digits near 1."""
@@ -49,3 +51,10 @@ def expected_best(a: np.ndarray, b: np.ndarray) -> float:
     edges = np.unique(np.clip(np.concatenate([[0, 1], cuts.ravel()]), 0, 1))
     pieces = (Nodes(65, low, high) for low, high in zip(edges[:-1], edges[1:], strict=True))
     return float(1 - sum(piece.weights @ piece.below(a, b).prod(0) for piece in pieces))
+
+
+def best_mean(prior: priors.Finite | priors.Beta) -> float:
+    """E max_i μ_i of a prior: the mean reward of whoever knows the instance."""
+    if isinstance(prior, priors.Finite):
+        return float(prior.weights / prior.weights.sum() @ prior.instances.max(1))
+    return expected_best(prior.a, prior.b)

@@ -5,29 +5,16 @@ have s ones in N pulls. States of a round are found from those before, merged, a
 number grows fast with n, but with K it stops growing at K = n.
 """
 
-import dataclasses
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from gradband.errors import positive, whole
+from gradband.solvers.graph import Graph, induce
 
 NODES = 40_000_000  # states × arms that are gone through
 BYTES = 75  # of memory for each of them, at the peak
 LONGEST = 100  # rounds: with three arms there are too many states long before
-
-
-@dataclasses.dataclass(frozen=True)
-class Graph:
-    """States of all rounds as numbered nodes, the first is 0. In each, arms have positions 0 … P − 1.
-
-    `action` [nodes] is the position to pull, and `child` [nodes, P, 2] the node after pulling a position
-    and seeing 0 or 1.
-    """
-
-    value: float
-    action: np.ndarray
-    child: np.ndarray
 
 
 def code(pulls: np.ndarray, ones: np.ndarray) -> np.ndarray:
@@ -87,7 +74,7 @@ def solve(
     words = np.random.default_rng(0).integers(0, 2**64, (arms, codes), np.uint64)[kind]
     states: np.ndarray = np.zeros((1, arms), np.int32)
     keys = words[np.arange(arms), 0].sum()[None]
-    layers, total = [], 0
+    layers = []
     position = np.arange(arms)
     for t in range(n):
         word = words[position, states]
@@ -95,7 +82,6 @@ def solve(
         reached = np.stack([keys[:, None] - word + words[position, c] for c in after], -1)
         found, first, child = np.unique(reached, return_index=True, return_inverse=True)
         layers.append((states, child.reshape(reached.shape).astype(np.int32)))
-        total += len(states)
         parent, moved, outcome = np.unravel_index(first, reached.shape)
         states = states[parent]
         states[np.arange(len(first)), moved] = np.where(
@@ -104,18 +90,8 @@ def solve(
         states = _sorted(states, kind, codes)
         _verify(states, layers[-1], after, kind, codes)
         keys = found
-        progress(0.8 * (t + 1) / n)
-    value = np.zeros(len(states))
-    actions, children, below = [], [], total
-    for rows, child in reversed(layers):
-        mean = (alpha + ones[rows]) / (alpha + beta + pulls[rows])
-        q = mean * (1 + value[child[..., 1]]) + (1 - mean) * value[child[..., 0]]
-        actions.append(q.argmax(1).astype(np.int16))
-        last = below == total  # after the last round there is nothing to do: stay
-        children.append(np.zeros_like(child) if last else child + np.int32(below))
-        below -= len(rows)
-        value = q.max(1)
-    return Graph(float(value[0]), np.concatenate(actions[::-1]), np.concatenate(children[::-1]))
+        progress((t + 1) / n)
+    return induce([((alpha + ones[rows]) / (alpha + beta + pulls[rows]), child) for rows, child in layers])
 
 
 def _sorted(states: np.ndarray, kind: np.ndarray, codes: int) -> np.ndarray:

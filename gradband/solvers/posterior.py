@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradband import machine
-from gradband.solvers.many_arms import Graph
+from gradband.solvers.graph import Graph, induce
 from gradband.solvers.simplex import Grid
 
 SAME = 1e-9  # log-likelihoods that differ by less are the same posterior
@@ -133,10 +133,6 @@ class Layer(NamedTuple):
     zero: np.ndarray
     one: np.ndarray
 
-    def values(self, after: np.ndarray) -> np.ndarray:
-        """Values of the arms in the row, given those of the next round's posteriors."""
-        return self.chance * (1 + after[self.one]) + (1 - self.chance) * after[self.zero]
-
 
 def lattice(
     instances: Instances,
@@ -159,9 +155,8 @@ def lattice(
         chance = instances.predict(posterior)[state, arm]
         after = np.concatenate([log[state] + instances.log_likelihood[o].T[arm] for o in (0, 1)])
         peak = after.max(1, keepdims=True)
-        after = np.where(
-            np.isfinite(peak), after - np.where(np.isfinite(peak), peak, 0), 0
-        )  # else: chance 0
+        # What no instance allows, whose chance is 0, is as good as any posterior.
+        after = np.where(np.isfinite(peak), after - np.where(np.isfinite(peak), peak, 0), 0)
         key = np.where(np.isfinite(after), np.round(after / SAME), -(2.0**62)).astype(np.int64)
         hashed = (key.view(np.uint64) * mix).sum(1)
         _, first, child = np.unique(hashed, return_index=True, return_inverse=True)
@@ -183,7 +178,8 @@ def best_value(layers: list[Layer] | None) -> float | None:
         return None
     value = np.zeros(max(layers[-1].zero.max(), layers[-1].one.max()) + 1)
     for layer in reversed(layers):
-        value = np.maximum.reduceat(layer.values(value), layer.starts)
+        q = layer.chance * (1 + value[layer.one]) + (1 - layer.chance) * value[layer.zero]
+        value = np.maximum.reduceat(q, layer.starts)
     return float(value[0])
 
 
@@ -193,17 +189,15 @@ def whole_graph(instances: Instances, horizon: int, most: int) -> Graph | None:
     layers = lattice(instances, horizon, lambda t, posterior: np.ones((len(posterior), count), bool), most)
     if layers is None:
         return None
-    value = np.zeros(max(layers[-1].zero.max(), layers[-1].one.max()) + 1)
-    below = sum(len(layer.starts) for layer in layers)
-    actions, children = [], []
-    for layer in reversed(layers):
-        q = layer.values(value).reshape(-1, count)
-        actions.append(q.argmax(1).astype(np.int16))
-        child = np.stack([layer.zero, layer.one], -1).reshape(-1, count, 2) + np.int32(below)
-        children.append(child if layer is not layers[-1] else np.zeros_like(child))
-        below -= len(layer.starts)
-        value = q.max(1)
-    return Graph(float(value[0]), np.concatenate(actions[::-1]), np.concatenate(children[::-1]))
+    return induce(
+        [
+            (
+                layer.chance.reshape(-1, count),
+                np.stack([layer.zero, layer.one], -1).reshape(-1, count, 2),
+            )
+            for layer in layers
+        ]
+    )
 
 
 @dataclasses.dataclass(frozen=True)

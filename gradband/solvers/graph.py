@@ -1,0 +1,36 @@
+"""States of all rounds as the nodes of a graph, and the best choice in each by backward induction."""
+
+import dataclasses
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class Graph:
+    """Nodes are numbered round by round, the first is 0. In each, arms have positions 0 … P − 1.
+
+    `action` [nodes] is the position to pull, and `child` [nodes, P, 2] the node after pulling a position
+    and seeing 0 or 1.
+    """
+
+    value: float
+    action: np.ndarray
+    child: np.ndarray
+
+
+def induce(layers: list[tuple[np.ndarray, np.ndarray]]) -> Graph:
+    """The optimal graph of rounds, each with its chances of a one [S, P] and its children [S, P, 2].
+
+    Children are numbered within the next round.
+    """
+    value = np.zeros(layers[-1][1].max() + 1)
+    below = sum(len(chance) for chance, _ in layers)
+    actions, children = [], []
+    for i, (chance, child) in reversed(list(enumerate(layers))):
+        q = chance * (1 + value[child[..., 1]]) + (1 - chance) * value[child[..., 0]]
+        actions.append(q.argmax(1).astype(np.int16))
+        # After the last round there is nothing to do.
+        children.append(child + np.int32(below) if i + 1 < len(layers) else np.zeros_like(child))
+        below -= len(chance)
+        value = q.max(1)
+    return Graph(float(value[0]), np.concatenate(actions[::-1]), np.concatenate(children[::-1]))
