@@ -20,10 +20,12 @@ if TYPE_CHECKING:
     from gradband import exact, policies, priors, problems, rewards
     from gradband.errors import InputError
     from gradband.evaluation import evaluate
+    from gradband.explanation import Explanation, explain
     from gradband.gradient import Estimator, estimate
     from gradband.learned import Learned, load
-    from gradband.learning import annealed, learn
+    from gradband.learning import learn
     from gradband.problems import Problem
+    from gradband.recipes import Recipe, annealed
 
 # A scan over rounds is hundreds of tiny steps, which XLA runs faster if it compiles them as one function
 # with several results a loop. There is no other way to ask for that than this variable, before JAX starts;
@@ -39,23 +41,29 @@ _HOMES = {
     "Estimator": "gradient",
     "estimate": "gradient",
     "Learned": "learned",
-    "annealed": "learning",
+    "Recipe": "recipes",
+    "annealed": "recipes",
     "learn": "learning",
     "load": "learned",
     "evaluate": "evaluation",
+    "Explanation": "explanation",
+    "explain": "explanation",
 }
 _MODULES = ("exact", "policies", "priors", "problems", "rewards")
 
 __all__ = [
     "Estimator",
+    "Explanation",
     "InputError",
     "Learned",
     "Problem",
+    "Recipe",
     "__version__",
     "annealed",
     "estimate",
     "evaluate",
     "exact",
+    "explain",
     "learn",
     "load",
     "policies",

@@ -9,6 +9,7 @@ import typer
 from gradband.errors import InputError, number, unknown
 
 if TYPE_CHECKING:
+    from gradband.gradient import Estimator
     from gradband.policies import Policy
     from gradband.problems import Problem
 
@@ -28,8 +29,8 @@ Noise = Annotated[
 PolicyName = Annotated[
     str,
     typer.Option(
-        help="softelim, exp3, epsilon-greedy, boltzmann, explore-then-commit or dqn; settings follow a "
-        "colon, as in exp3:theta=0.5+gradient=lemma."
+        help="softelim, kl-softelim, exp3, epsilon-greedy, boltzmann, explore-then-commit, lstm, index "
+        "(a network for any number of arms) or dqn; settings follow a colon, as in lstm:hidden=30+head=1."
     ),
 ]
 Instances = Annotated[int, typer.Option(help="Fresh instances to measure on.")]
@@ -66,10 +67,13 @@ def parse_policy(text: str) -> "Policy":
     return dataclasses.replace(policy, **settings)
 
 
-def parse_whole(what: str, text: str) -> int:
-    if not text.strip().isdecimal():
-        raise InputError(f"{what} must hold whole numbers, not {text!r}")
-    return int(text)
+def parse_curriculum(text: str) -> list[int]:
+    """Whole numbers with commas between, or none."""
+    horizons = [] if text == "none" else [entry.strip() for entry in text.split(",") if entry]
+    for entry in horizons:
+        if not entry.isdecimal():
+            raise InputError(f"curriculum must hold whole numbers, not {entry!r}")
+    return [int(entry) for entry in horizons]
 
 
 def parse_range(text: str) -> list[float]:
@@ -87,15 +91,36 @@ def parse_range(text: str) -> list[float]:
     return [float(value) for value in np.linspace(low, high, count)]
 
 
-def make_optimizer(name: str, learning_rate: float | None, decay: float) -> Any:
-    """An Optax optimiser by name, or None for the paper's step size."""
+def make_estimator(
+    policy: "Policy",
+    problem: "Problem",
+    recipe: str | None,
+    baseline: str | None,
+    runs: int | None,
+    returns: str | None,
+) -> "Estimator | None":
+    """The recipe's estimator with what is given in its place, or None if nothing is."""
+    if baseline is None and runs is None and returns is None:
+        return None
+    from gradband import recipes, rollout
+    from gradband.gradient import Estimator
+
+    usual = recipes.choose(rollout.check(policy, problem), recipe).estimate(problem)
+    count = usual.runs if baseline is None and runs is None else runs
+    return Estimator(baseline or usual.baseline, count, returns or usual.returns)
+
+
+def make_optimizer(name: str | None, learning_rate: float | None, decay: float) -> Any:
+    """An optimiser by name, or None for the recipe's."""
     import optax
 
+    from gradband.steps import PLAIN
+
     known = ["adabelief", "adagrad", "adam", "adamw", "lamb", "lion", "nadam", "rmsprop", "sgd", "yogi"]
-    if name == "paper":
+    if name is None or name == "paper":
         if learning_rate is not None or decay != 1:
-            raise InputError("the paper's step size is found by itself: choose an --optimizer to set it")
-        return None
+            raise InputError("the step size is found by itself: choose an --optimizer to set it")
+        return None if name is None else PLAIN
     if name not in known:
         raise unknown("optimizer", name, ["paper", *known])
     rate = number("learning rate", 1e-3 if learning_rate is None else learning_rate, 0, 1e6)

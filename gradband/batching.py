@@ -21,7 +21,7 @@ from jax.extend import core
 _ELEMENTWISE = """
     abs acos add and asin atan atan2 cbrt ceil clamp convert_element_type copy cos cosh digamma div eq erf
     erf_inv erfc exp exp2 expm1 floor ge gt integer_pow is_finite le lgamma log log1p logistic lt max min
-    mul ne neg nextafter not or pow regularized_incomplete_beta rem round rsqrt select_n shift_left
+    mul name ne neg nextafter not or pow regularized_incomplete_beta rem round rsqrt select_n shift_left
     shift_right_arithmetic shift_right_logical sign sin sinh sqrt square stop_gradient sub tan tanh xor
 """
 # Their axes are counted from the front, where adding axes at the end changes nothing.

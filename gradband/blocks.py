@@ -24,6 +24,12 @@ def block_size(arms: int) -> int:
     return int(2 ** np.clip(np.round(np.log2(1024 / arms)), 5, 9))
 
 
+def kept_block_size(runs: int, horizon: int) -> int:
+    """Instances in a block whose rounds are kept for a gradient: about 128 runs, fewer if they are long."""
+    most = min(128, 2**17 / horizon)
+    return int(2 ** max(0, np.floor(np.log2(most / runs))))
+
+
 def workers(count: int | None = None) -> tuple[Any, ...]:
     """The device of each worker: every local device, or the CPU once for each core.
 

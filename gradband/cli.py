@@ -11,6 +11,7 @@ from gradband import cache
 from gradband._version import __version__
 from gradband.commands.bench import bench
 from gradband.commands.compare import compare
+from gradband.commands.explain import explain
 from gradband.commands.gradient import gradient
 from gradband.commands.learn import learn
 from gradband.commands.optimum import optimum
@@ -34,7 +35,7 @@ def root(
         raise typer.Exit()
 
 
-for command in (learn, compare, optimum, gradient, bench):
+for command in (learn, compare, explain, optimum, gradient, bench):
     app.command()(command)
 
 

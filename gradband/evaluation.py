@@ -204,5 +204,5 @@ def _play(
         zeros = jnp.zeros_like(score)
         return rollout.Regret.zero(problem, zeros), zeros
 
-    regret, reward = rollout.play(policy, problem, params, key, block, size, 1, observe, start)
+    (regret, reward), _ = rollout.play(policy, problem, params, key, block, size, 1, observe, start)
     return regret.total[0], reward[0]

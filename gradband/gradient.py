@@ -16,8 +16,9 @@ import numpy as np
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
-from gradband import blocks, random, rollout
+from gradband import blocks, critic, random, rollout
 from gradband.baselines import BASELINES, runs_for
+from gradband.critic import Critic
 from gradband.errors import InputError, shown, unknown, whole
 from gradband.policies import Params, Policy, as_policy
 from gradband.problems import Problem, as_problem
@@ -40,6 +41,8 @@ class Estimate:
     """gradients [P, m] of the instances, in forward mode"""
     regrets: np.ndarray
     """regrets [m] of the instances, averaged over runs"""
+    moments: np.ndarray | None = None
+    """what a critic learns from [n, F, F + 1]"""
 
     @property
     def norm(self) -> float:
@@ -73,9 +76,9 @@ class Estimator:
             raise InputError(f"{policy.name} has no parameters to learn")
         if problem.prior.knows_means:
             return
-        if self.baseline == "optimal":
+        if self.baseline in ("optimal", "critic"):
             raise InputError(
-                "the baseline optimal needs to know the best arm, and the means of this problem "
+                f"the baseline {self.baseline} needs to know the best arm, and the means of this problem "
                 "are unknown: use self"
             )
         if self.returns == "expected":
@@ -115,7 +118,14 @@ def estimate(
     whole("instances", instances, least=2)
     key = random.root(seed)
     params = bound.init(random.stream(key, "init")) if params is None else bound.as_params(params)
-    return compute(bound, jax.device_put(problem), params, key, 0, instances, how, blocks.workers(devices))
+    on = blocks.workers(devices)
+    run = partial(compute, bound, jax.device_put(problem), params, key, instances=instances, how=how, on=on)
+    if how.baseline != "critic":
+        return run(batch=0)
+    blank = Critic.blank(problem.horizon)
+    taught = run(batch=1, learned=blank).moments  # by instances of its own
+    assert taught is not None
+    return run(batch=0, learned=blank.after(taught))
 
 
 def compute(
@@ -128,20 +138,32 @@ def compute(
     how: Estimator,
     on: tuple[Any, ...],
     temperature: float | None = None,
+    learned: Critic | None = None,
 ) -> Estimate:
     """`estimate` for a bound policy and checked input, on the key's batch of this number."""
-    size = blocks.block_size(problem.arms)
     tau = None if temperature is None else np.float32(temperature)
     few = sum(leaf.size for leaf in jax.tree.leaves(params)) <= FEW
+    kept = blocks.kept_block_size(how.runs or 1, problem.horizon)
+    size = blocks.block_size(problem.arms) if few else kept
     function = partial(_differentiate, policy.compiled(), how, size, few)
-    operands = problem, params, key, np.uint32(batch), np.int32(instances), tau
+    weights = None if learned is None else learned.weights
+    operands = problem, params, key, np.uint32(batch), np.int32(instances), tau, weights
     results = blocks.map_blocks(function, operands, instances, size, on)
+    taught = (
+        None if learned is None else np.array([moments for _, _, moments in results], np.float64).sum(0)
+    )
+    if not few:
+        found = from_blocks([result[:2] for result in results], instances, size)
+        return dataclasses.replace(found, moments=taught)
+    regret = blocks.join([regret for _, regret, _ in results], instances)
+    each = blocks.join([gradients for gradients, _, _ in results], instances)
+    mean, spread = each.mean(1), each.std(1, ddof=1) if instances > 1 else np.nan * each[:, 0]
+    return Estimate(mean, spread / np.sqrt(instances), spread, each, regret, taught)
+
+
+def from_blocks(results: list[tuple[np.ndarray, np.ndarray]], instances: int, size: int) -> Estimate:
+    """The estimate from the blocks' summed gradients [P] and regrets [B]: blocks are the sample."""
     regret = blocks.join([regret for _, regret in results], instances)
-    if few:
-        each = blocks.join([gradients for gradients, _ in results], instances)
-        mean, spread = each.mean(1), each.std(1, ddof=1) if instances > 1 else np.nan * each[:, 0]
-        return Estimate(mean, spread / np.sqrt(instances), spread, each, regret)
-    # A block's gradient is a sum over its instances: blocks are the sample.
     sums = np.array([gradient for gradient, _ in results], np.float64)
     filled = np.minimum(instances - size * np.arange(len(sums)), size)
     mean = sums.sum(0) / instances
@@ -160,27 +182,63 @@ def _surrogate(
     key: Array,
     block: Array,
     temperature: Array | None,
-) -> tuple[Array, Array]:
-    """Σ_s a_s z_s [B] of a block's instances, averaged over runs, and their regrets [B]."""
+    weights: Array | None,
+    counted: Array,
+    kept: bool,
+) -> tuple[Array, tuple[Array, Array | None]]:
+    """Σ_s a_s z_s [B] of a block's instances, averaged over runs, their regrets [B], a critic's moments.
+
+    With a critic, whose `weights` are [n, F], Σ_t V_t log p_t is taken off.
+    """
     baseline = BASELINES[how.baseline]
+
+    def centred(round: rollout.Round) -> Array:
+        realised = how.returns == "realised"
+        reward, best = (round.reward, round.best_reward) if realised else (round.mean, round.best_mean)
+        assert reward is not None
+        return reward - baseline(reward, best)
+
+    def features(round: rollout.Round) -> Array:
+        assert round.log_probs is not None
+        assert round.means is not None
+        gaps = round.means.max(0, keepdims=True) - round.means
+        return jax.lax.stop_gradient(critic.features(round.log_probs, gaps))
 
     def observe(seen: tuple[Array, Array, rollout.Regret], round: rollout.Round) -> Any:
         score, total, regret = seen
         score = score + round.log_prob
-        realised = how.returns == "realised"
-        reward, best = (round.reward, round.best_reward) if realised else (round.mean, round.best_mean)
-        assert reward is not None
-        centred = reward - baseline(reward, best)
-        return score, total + centred * score, regret.add(round)
+        total = total + centred(round) * score
+        if weights is not None:
+            ahead = (weights[round.t][:, None, None] * features(round)).sum(0)
+            total = total - ahead * round.log_prob
+        return score, total, regret.add(round)
+
+    def record(round: rollout.Round) -> Any:
+        return None if weights is None else (features(round), jax.lax.stop_gradient(centred(round)))
 
     def start(score: Array) -> tuple[Array, Array, rollout.Regret]:
         zeros = jnp.zeros_like(score)
         return score, zeros, rollout.Regret.zero(problem, zeros)
 
-    _, total, regret = rollout.play(
-        policy, problem, params, key, block, size, how.runs or 1, observe, start, temperature
+    (_, total, regret), recorded = rollout.play(
+        policy,
+        problem,
+        params,
+        key,
+        block,
+        size,
+        how.runs or 1,
+        observe,
+        start,
+        temperature,
+        kept,
+        record=record,
     )
-    return total.mean(0), regret.total.mean(0)
+    moments = None
+    if recorded is not None:
+        seen, gained = recorded
+        moments = critic.moments(seen, jax.lax.cumsum(gained, reverse=True), counted)
+    return total.mean(0), (regret.total.mean(0), moments)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2, 3))
@@ -195,31 +253,34 @@ def _differentiate(
     batch: Array,
     instances: Array,
     temperature: Array | None,
+    weights: Array | None,
     block: Array,
-) -> tuple[Array, Array]:
-    """Gradients of a block's instances, and their regrets [B].
+) -> tuple[Array, Array, Array | None]:
+    """Gradients of a block's instances, their regrets [B], and what a critic learns from them.
 
     With `few` parameters each instance's own gradient [P, B], in forward mode; otherwise their sum [P].
     """
     flat, unravel = ravel_pytree(params)
     key = jax.random.fold_in(key, batch)
+    counted = block * size + jnp.arange(size) < instances
 
-    def surrogate(flat: Array) -> tuple[Array, Array]:
-        return _surrogate(policy, how, size, problem, unravel(flat), key, block, temperature)
+    def surrogate(flat: Array) -> tuple[Array, tuple[Array, Array | None]]:
+        play = partial(_surrogate, policy, how, size, problem, unravel(flat), key, block)
+        return play(temperature, weights, counted, not few)
 
-    def along(direction: Array) -> tuple[Array, Array]:
-        (_, regret), (derivative, _) = jax.jvp(surrogate, (flat,), (direction,))
-        return derivative, regret
+    def along(direction: Array) -> tuple[Array, tuple[Array, Array | None]]:
+        _, derivative, seen = jax.jvp(surrogate, (flat,), (direction,), has_aux=True)
+        return derivative, seen
 
-    def total(flat: Array) -> tuple[Array, Array]:
-        value, regret = surrogate(flat)
-        counted = block * size + jnp.arange(size) < instances
-        return jnp.where(counted, value, 0).sum(), regret
+    def total(flat: Array) -> tuple[Array, tuple[Array, Array | None]]:
+        value, seen = surrogate(flat)
+        return jnp.where(counted, value, 0).sum(), seen
 
     if not few:
-        return jax.grad(total, has_aux=True)(flat)
+        gradient, seen = jax.grad(total, has_aux=True)(flat)
+        return gradient, *seen
     if flat.size == 1:
-        derivative, regret = along(jnp.ones(1, flat.dtype))
-        return derivative[None], regret
-    derivatives, regrets = jax.vmap(along)(jnp.eye(flat.size, dtype=flat.dtype))
-    return derivatives, regrets[0]
+        derivative, seen = along(jnp.ones(1, flat.dtype))
+        return derivative[None], *seen
+    derivatives, seen = jax.vmap(along, out_axes=(0, None))(jnp.eye(flat.size, dtype=flat.dtype))
+    return derivatives, *seen

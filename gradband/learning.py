@@ -13,35 +13,34 @@ import jax
 import numpy as np
 import optax
 
-from gradband import blocks, files, gradient, q_learning, random, rollout
+from gradband import blocks, files, gradient, imitation, q_learning, random, recipes, rollout
 from gradband._version import __version__
+from gradband.critic import Critic
 from gradband.errors import InputError, number, unknown, whole
 from gradband.gradient import Estimate, Estimator, as_estimator
 from gradband.learned import Learned
 from gradband.policies import DQN, Params, Policy, as_policy
 from gradband.problems import Problem, as_problem
 from gradband.pytrees import flattened
+from gradband.recipes import Recipe
 from gradband.run import HISTORY, Run, Step
-from gradband.steps import ADAM, PLAIN, SCALES, Steps
-
-
-def annealed(iteration: int, iterations: int) -> float:
-    """The paper's temperature 1 / (1 − exp(−5 i / L)), from flat to none (Appendix F)."""
-    return 1 / (1 - math.exp(-5 * iteration / iterations))
+from gradband.steps import PLAIN, SCALES, Steps
 
 
 def learn(
     policy: Policy | str,
     problem: Problem | str,
     *,
-    iterations: int = 100,
-    batch: int = 1000,
-    estimator: Estimator | str = "self",
+    recipe: Recipe | str | None = None,
+    iterations: int | None = None,
+    batch: int | None = None,
+    estimator: Estimator | str | None = None,
     optimizer: optax.GradientTransformation | None = None,
     optimizer_name: str = "",
     scale: str = "log",
     temperature: Callable[[int, int], float] | None = None,
-    curriculum: Sequence[int] = (),
+    curriculum: Sequence[int] | None = None,
+    imitate: Policy | Learned | None = None,
     params: Params | None = None,
     seed: int = 0,
     devices: int | None = None,
@@ -52,9 +51,11 @@ def learn(
 ) -> Learned:
     """Learns θ by L = `iterations` steps on m = `batch` fresh instances each.
 
-    Without an `optimizer` the step size is the paper's α = 1/(c √L), where c bounds the norm of ĝ
-    at θ₀ with high probability; policies with many parameters get Adam at .001. Any Optax optimiser
-    with any schedule can take its place (it is given −ĝ, since Optax descends).
+    What is not given is in the `recipe`: its name, one of your own, or the usual one of the policy (see
+    `gradband.recipes`). For policies with few parameters that is Algorithm 1 with L = 100, m = 1000, the
+    baseline self, and the paper's step size α = 1/(c √L), where c bounds the norm of ĝ at θ₀ with high
+    probability. Any Optax optimiser with any schedule can take its place (it is given −ĝ, since Optax
+    descends).
 
     A positive parameter such as SoftElim's θ moves on a logarithmic scale, whose unit is a factor
     of ten: near 0 its gradient is hundreds of times that at θ₀, and a step of Algorithm 1 as
@@ -62,8 +63,10 @@ def learn(
 
     `temperature(i, L)` flattens the arms' probabilities while learning, as `annealed` does. With a
     `curriculum` the policy is learned at each of these horizons in turn, for L iterations each,
-    before the problem's own. With a `checkpoint` file, `resume` goes on from it, to the same bits, after
-    comparing all settings; of an optimiser of yours only its `optimizer_name` can be compared.
+    before the problem's own. With a policy to `imitate` there is no curriculum unless given: the first L
+    iterations make the learner agree with it, and L of GradBand follow. With a `checkpoint` file,
+    `resume` goes on from it, to the same bits, after comparing all settings; of an optimiser of yours only
+    its `optimizer_name` can be compared.
 
     DQN is learned by `q_learning.train`, to which only L, m, the seed and `progress` apply.
 
@@ -74,30 +77,38 @@ def learn(
     (5,)
     """
     policy, problem = as_policy(policy), as_problem(problem)
-    whole("iterations", iterations)
-    whole("batch", batch)
     whole("checkpoint_every", checkpoint_every)
     if scale not in SCALES:
         raise unknown("scale", scale, SCALES)
     if isinstance(policy, DQN):
         given = {
-            "estimator": as_estimator(estimator) != Estimator(),
+            "recipe": recipe is not None,
+            "estimator": estimator is not None and as_estimator(estimator) != Estimator(),
             "optimizer": optimizer is not None,
             "scale": scale != "log",
             "temperature": temperature is not None,
-            "curriculum": len(curriculum) > 0,
+            "curriculum": bool(curriculum),
+            "imitate": imitate is not None,
             "params": params is not None,
             "resume": resume,
         }
         for option in given:
             if given[option]:
                 raise InputError(f"{option} does not apply to dqn, which is learned by Q-learning")
+    plan = recipes.choose(rollout.check(policy, problem), recipe)
+    iterations = whole("iterations", plan.iterations if iterations is None else iterations)
+    batch = whole("batch", plan.batch if batch is None else batch)
+    if isinstance(policy, DQN):
         return q_learning.train(
             policy, problem, iterations=iterations, batch=batch, seed=seed, progress=progress
         )
-    stages = [problem.replace(horizon=n) for n in curriculum] + [problem]
-    how = as_estimator(estimator)
-    bound = [rollout.check(policy, stage) for stage in stages]
+    policy = plan.begin(policy)
+    temperature = temperature or plan.temperature
+    how = plan.estimate(problem) if estimator is None else as_estimator(estimator)
+    if curriculum is None:
+        curriculum = () if imitate is not None else plan.curriculum(problem.horizon)
+    horizons = [*curriculum, problem.horizon]
+    bound = [rollout.check(policy, problem.replace(horizon=n)) for n in horizons]
     how.check(bound[-1], problem)
     on = blocks.workers(devices)
     key = random.root(seed)
@@ -105,12 +116,18 @@ def learn(
     about: dict[str, Any] = {
         "problem": problem.describe(),
         "training": {
+            "recipe": plan.name,
             "iterations": iterations,
             "batch": batch,
             "baseline": how.baseline,
             "runs": how.runs,
             "returns": how.returns,
             "curriculum": list(curriculum),
+            "imitate": "none"
+            if imitate is None
+            else imitate.name
+            if isinstance(imitate, Policy)
+            else imitate.policy.name,
             "temperature": "none" if temperature is None else getattr(temperature, "__name__", "?"),
             "optimizer": optimizer_name or ("usual" if optimizer is None else "given"),
             "scale": scale,
@@ -131,55 +148,88 @@ def learn(
     run = Run(start, checkpoint=Path(checkpoint) if checkpoint else None, settings=settings)
     if resume:
         run.restore()
-    usual = PLAIN if flattened(start).size <= gradient.FEW else ADAM
+    stages = [
+        _gradband(problem.replace(horizon=staged.horizon), staged, how, batch, on) for staged in bound
+    ]
+    if imitate is not None:
+        stages.insert(0, _imitation(problem, bound[-1], imitate, batch, on))
     began = time.perf_counter()
-    for number_, (stage, staged) in enumerate(zip(stages, bound, strict=True)):
-        if number_ < run.stage or run.stopped:
+    for place, stage in enumerate(stages):
+        if place < run.stage or run.stopped:
             continue
-        run.enter(number_)
-        estimate = partial(
-            gradient.compute,
-            staged,
-            jax.device_put(stage),  # once: a reward table may be large
-            key=jax.random.fold_in(random.stream(key, "training"), number_),
-            instances=batch,
-            how=how,
-            on=on,
-        )
-        steps = Steps(staged.compiled(), optimizer or usual, scale)
-        for step in _ascend(run, estimate, steps, iterations, stage.horizon, temperature):
+        run.enter(place)
+        chosen = optimizer or plan.optimizer_for(iterations, tuned=imitate is not None and place > 0)
+        steps = Steps(stage.policy.compiled(), chosen, scale)
+        own = jax.random.fold_in(random.stream(key, "training"), place)
+        for step in _ascend(run, stage, own, steps, iterations, temperature):
             if progress:
-                where, total = iterations * number_ + step.iteration, iterations * len(stages)
+                where, total = iterations * place + step.iteration, iterations * len(stages)
                 progress(dataclasses.replace(step, iteration=where, iterations=total))
             if step.iteration % checkpoint_every == 0 or step.iteration == iterations:
                 run.save()
     about["training"]["seconds"] = round(time.perf_counter() - began, 3)
     history = {name: np.asarray(run.history[name], np.float32) for name in HISTORY}
-    history["params"] = np.asarray(run.history["params"], np.float32).reshape(-1, flattened(start).size)
+    kept = np.asarray(run.history["params"], np.float32)
+    history["params"] = kept.reshape(len(run.history["regret"]), -1)
     return Learned(bound[-1], run.params, history, about, run.stopped)
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+    """What is ascended: an estimate of a gradient, for a policy at one horizon."""
+
+    policy: Policy
+    estimate: Callable[..., Estimate]
+    critic: Critic | None = None
+
+
+def _gradband(problem: Problem, policy: Policy, how: Estimator, batch: int, on: tuple[Any, ...]) -> Stage:
+    """Ascent on the Bayes reward."""
+    task = jax.device_put(problem)  # once: a reward table may be large
+    estimate = partial(gradient.compute, policy, task, instances=batch, how=how, on=on)
+    return Stage(policy, estimate, Critic.blank(problem.horizon) if how.baseline == "critic" else None)
+
+
+def _imitation(
+    problem: Problem, policy: Policy, imitate: Policy | Learned, batch: int, on: tuple[Any, ...]
+) -> Stage:
+    """Ascent on the agreement with a reference."""
+    reference = rollout.check(imitate if isinstance(imitate, Policy) else imitate.policy, problem)
+    params = reference.init(jax.random.key(0)) if isinstance(imitate, Policy) else imitate.params
+    compute = partial(imitation.compute, policy, jax.device_put(problem), instances=batch, on=on)
+
+    def estimate(params: Params, key: Any, batch: int, temperature: Any, learned: Any) -> Estimate:
+        return compute(params=params, key=key, batch=batch, reference=(reference, theirs))
+
+    theirs = reference.as_params(params)
+    return Stage(policy, estimate)
 
 
 def _ascend(
     run: Run,
-    estimate: Callable[..., Estimate],
+    stage: Stage,
+    key: jax.Array,
     steps: Steps,
     iterations: int,
-    horizon: int,
     temperature: Callable[[int, int], float] | None,
 ) -> Iterator[Step]:
     """The iterations of one stage, from where the run is: Algorithm 1."""
-    alpha = 1.0
+    horizon, alpha = stage.policy.horizon, 1.0
     if steps.optimizer is PLAIN:
-        c = steps.bound_on_norm(run.stage_start, estimate(params=run.stage_start, batch=0))
+        first = stage.estimate(
+            params=run.stage_start, key=key, batch=0, temperature=None, learned=stage.critic
+        )
+        c = steps.bound_on_norm(run.stage_start, first)
         if not 0 < c < math.inf:
             zero = "zero on the whole batch: there is nothing to learn, or the batch is too small"
             run.stopped = f"the gradient at the start was {zero if c == 0 else 'not finite'}"
             return
         alpha = 1 / (c * math.sqrt(iterations))
-    run.begin(steps.first_state(run.params))
+    run.begin(steps.first_state(run.params), stage.critic)
     while run.iteration < iterations and not run.stopped:
         i = run.iteration + 1
         tau = None if temperature is None else number("temperature", temperature(i, iterations), 1e-6)
-        run.take(estimate(params=run.params, batch=i, temperature=tau), steps, alpha, horizon)
+        found = stage.estimate(params=run.params, key=key, batch=i, temperature=tau, learned=run.critic)
+        run.take(found, steps, alpha, horizon)
         seen = (float(run.history[name][-1]) for name in ("norm", "regret", "regret_se"))
         yield Step(i, iterations, horizon, run.params, *seen)

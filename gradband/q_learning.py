@@ -268,9 +268,13 @@ def _environments(problem: Problem, batch: int, key: Array) -> tuple[Function, F
             means = jax.vmap(prior.means)(instances)
             mean, best = jax.vmap(pick)(means, arm)[None], means.max(1)[None]
 
+        zero = jnp.zeros(())
+
         def all_rewards() -> Array:
             return jnp.stack([pay(t, jnp.full(batch, i))[None] for i in range(problem.arms)])
 
-        return regret.add(rollout.Round(jnp.zeros(()), reward[None], mean, None, best, all_rewards))
+        return regret.add(
+            rollout.Round(t, arm[None], zero, None, None, reward[None], mean, None, best, None, all_rewards)
+        )
 
     return pay, observe

@@ -18,8 +18,9 @@ from gradband import random
 from gradband.batching import batch_last
 from gradband.errors import InputError
 from gradband.policies import Params, Policy
+from gradband.policies.base import KEPT
 from gradband.problems import Problem
-from gradband.pytrees import pick
+from gradband.pytrees import one_hot, pick
 
 MANY_ARMS = 64
 BEFORE_THE_FIRST = np.uint32(0xFFFFFFFF)  # the "round" whose bits draw the latent
@@ -28,8 +29,16 @@ BEFORE_THE_FIRST = np.uint32(0xFFFFFFFF)  # the "round" whose bits draw the late
 class Round(NamedTuple):
     """What is seen of a round; `mean` and `best_…` are None where means are unknown."""
 
+    t: Array
+    """rounds before this one"""
+    arm: Array
+    """the pulled arm [R, B]"""
     log_prob: Array
-    """log p of the pulled arm [R, B]"""
+    """its log p [R, B], 0 for policies without a density"""
+    log_probs: Array | None
+    """log p of all arms [K, R, B]; None for policies without a density"""
+    reference: Array | None
+    """the reference's probabilities of all arms [K, R, B], or its choice as 0 and 1, if there is one"""
     reward: Array
     """realised reward Y of the pulled arm [R, B]"""
     mean: Array | None
@@ -38,6 +47,8 @@ class Round(NamedTuple):
     """realised reward of the best arm [1, B]"""
     best_mean: Array | None
     """mean reward of the best arm [1, B]"""
+    means: Array | None
+    """mean rewards of all arms [K, 1, B]"""
     all_rewards: Callable[[], Array]
     """realised rewards of all arms [K, 1, B], drawn only if asked for"""
 
@@ -61,14 +72,25 @@ def play(
     observe: Callable[[Any, Round], Any],
     start: Callable[[Array], Any],
     temperature: Array | None = None,
+    kept: bool = False,
+    reference: tuple[Policy, Params] | None = None,
+    record: Callable[[Round], Any] = lambda round: None,
 ) -> Any:
-    """Plays `runs` runs on each of the `size` instances of a block, and returns what was observed.
+    """Plays `runs` runs on each of the `size` instances of a block, and returns what was observed
+    and what was recorded.
 
     `start(log_prob)` is what is seen before the first round, given the log-probability [R, B] of the
     latent. `observe(seen, round) → seen` is called in every round; what it does not use costs nothing.
-    With a `temperature` τ, arms are pulled with probabilities proportional to p^(1/τ).
+    `record(round)` is kept of all rounds [n, …].
+    With a `temperature` τ, arms are pulled with probabilities proportional to p^(1/τ). With `kept`, a
+    gradient through the rollout keeps the states of the rounds and what policies name `KEPT`, and
+    computes the rest of a round again. A `reference`, a policy with parameters, hears the same arms and
+    rewards, and says in every round what it would do.
     """
     prior, shape = problem.prior, (runs, size)
+    params = policy.folded(params)
+    other = None if reference is None else reference[0]
+    theirs = None if reference is None else reference[0].folded(reference[1])
     number = block * size + jnp.arange(size)
     instance = _instances(problem, random.stream(key, "prior"), number)
     # Each instance has a key for its rewards, and each run on it one for its actions. The keys of a
@@ -82,21 +104,20 @@ def play(
         counter = jnp.full_like(keys[0], t)
         return random.hash_words(keys, (jnp.zeros_like(counter), counter))
 
-    def pull(key: Array, reward_key: Array, params: Params, state: Any, instance: Any, t: Array) -> Any:
-        if policy.differentiable:
-            log_probs = policy.log_probs(params, state)
-            if temperature is not None:
-                log_probs = jax.nn.log_softmax(log_probs / temperature)
-            arm = _choose(random.words(key)[0], log_probs)
-            log_prob = pick(log_probs, arm)
-        else:
-            arm, log_prob = policy.act(key, params, state), jnp.zeros(())
+    def pull(key: Array, reward_key: Array, params: Any, states: Any, instance: Any, t: Array) -> Any:
+        (params, theirs), (state, their_state) = params, states
+        arm, log_probs = _pull(policy, key, params, state, temperature)
         reward = problem.reward(reward_key, instance, arm, t)
-        heard = reward
-        if policy.binary:
-            heard = (random.unit(random.words(key)[1]) < reward).astype(reward.dtype)
+        rounded = (random.unit(random.words(key)[1]) < reward).astype(reward.dtype)
         mean = pick(prior.means(instance), arm) if prior.knows_means else None
-        return policy.update(params, state, arm, heard), log_prob, reward, mean
+        after, wish = policy.update(params, state, arm, rounded if policy.binary else reward), None
+        if other is not None:
+            choice, wishes = _pull(other, key, theirs, their_state, None)
+            wish = one_hot(choice, problem.arms).astype(float) if wishes is None else jnp.exp(wishes)
+            their_state = other.update(theirs, their_state, arm, rounded if other.binary else reward)
+        log_prob = jnp.zeros(()) if log_probs is None else pick(log_probs, arm)
+        played = {"arm": arm, "log_prob": log_prob, "log_probs": log_probs, "reward": reward, "mean": mean}
+        return (after, their_state), played | {"reference": wish}
 
     def best_arm(reward_key: Array, instance: Any, t: Array) -> tuple[Array, Array]:
         means = prior.means(instance)
@@ -106,12 +127,14 @@ def play(
         draws = [problem.reward(reward_key, instance, jnp.int32(i), t) for i in range(problem.arms)]
         return jnp.stack(draws)
 
-    def step(carry: Any, t: Array) -> tuple[Any, None]:
+    means = batch_last(prior.means, (1, size), (True,))(instance) if prior.knows_means else None
+
+    def step(carry: Any, t: Array) -> tuple[Any, Any]:
         state, bits, seen = carry
         reward_key = random.from_words(bits[0][:1], bits[1][:1])
         key = random.from_words(bits[0][1:], bits[1][1:])
-        state, log_prob, reward, mean = batch_last(pull, shape, (True, True, False, True, True, False))(
-            key, reward_key, params, state, instance, t
+        state, played = batch_last(pull, shape, (True, True, False, True, True, False))(
+            key, reward_key, (params, theirs), state, instance, t
         )
 
         def once(function: Callable[..., Any]) -> Any:
@@ -119,16 +142,24 @@ def play(
             return batch_last(function, (1, size), (True, True, False))(reward_key, instance, t)
 
         best_reward, best_mean = once(best_arm) if prior.knows_means else (None, None)
-        seen = observe(seen, Round(log_prob, reward, mean, best_reward, best_mean, lambda: once(all_arms)))
+        known: dict[str, Any] = {"best_reward": best_reward, "best_mean": best_mean, "means": means}
+        round = Round(t=t, **played, **known, all_rewards=lambda: once(all_arms))
         # The next round's bits are made here, and carried, so that the compiler computes them
         # once, in a loop of their own, rather than inside everything that reads them.
-        return (state, hashed(t + 1), seen), None
+        return (state, hashed(t + 1), observe(seen, round)), record(round)
 
     bits = hashed(BEFORE_THE_FIRST)[0][1:]
     state, score = batch_last(partial(_begin, policy), shape, (False, True))(params, bits)
-    carry = state, hashed(jnp.uint32(0)), start(score)
+    their_state = None
+    if other is not None:
+        their_state, _ = batch_last(partial(_begin, other), shape, (False, True))(theirs, bits)
+    carry = (state, their_state), hashed(jnp.uint32(0)), start(score)
     rounds = jnp.arange(problem.horizon, dtype=jnp.uint32)
-    return jax.lax.scan(step, carry, rounds)[0][2]
+    if kept:
+        saved = jax.checkpoint_policies.save_only_these_names(KEPT)
+        step = jax.checkpoint(step, prevent_cse=False, policy=saved)
+    (_, _, seen), recorded = jax.lax.scan(step, carry, rounds)
+    return seen, recorded
 
 
 class Regret(NamedTuple):
@@ -171,6 +202,18 @@ def _begin(policy: Policy, params: Params, bits: Array) -> tuple[Any, Array]:
     log_probs = policy.latent_log_probs(params)
     latent = _choose(bits, log_probs)
     return policy.begin(params, latent), pick(log_probs, latent)
+
+
+def _pull(
+    policy: Policy, key: Array, params: Params, state: Any, temperature: Array | None
+) -> tuple[Array, Array | None]:
+    """The arm that a policy pulls, and log p [K] if it has a density."""
+    if not policy.differentiable:
+        return policy.act(key, params, state), None
+    log_probs = policy.log_probs(params, state)
+    if temperature is not None:
+        log_probs = jax.nn.log_softmax(log_probs / temperature)
+    return _choose(random.words(key)[0], log_probs), log_probs
 
 
 def _choose(bits: Array, log_probs: Array) -> Array:

@@ -11,8 +11,9 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from gradband import files
+from gradband.critic import Critic
 from gradband.errors import InputError, shown, whole
-from gradband.gradient import Estimate
+from gradband.gradient import FEW, Estimate
 from gradband.policies import Params
 from gradband.policies.base import fits
 from gradband.pytrees import flattened
@@ -49,6 +50,7 @@ class Run:
         self.stage = self.iteration = 0
         self.state: Any = None
         self.stopped = ""
+        self.critic: Critic | None = None
         self.history: dict[str, list[Any]] = {name: [] for name in (*HISTORY, "params")}
         self.checkpoint = checkpoint
         self.settings = files.finite(settings)
@@ -57,12 +59,13 @@ class Run:
     def enter(self, stage: int) -> None:
         """Starts a stage, unless it is the one that was restored."""
         if self.restored is None:
-            self.stage, self.iteration = stage, 0
+            self.stage, self.iteration, self.critic = stage, 0, None
             self.stage_start = self.params
 
-    def begin(self, state: Any) -> None:
-        """Takes the optimiser's first state, or the one that was restored."""
+    def begin(self, state: Any, critic: Critic | None) -> None:
+        """Takes the optimiser's first state and the critic, or those that were restored."""
         self.state = state
+        self.critic = self.critic or critic
         if self.restored is not None:
             if [np.shape(leaf) for leaf in jax.tree.leaves(state)] != [a.shape for a in self.restored]:
                 raise InputError("the checkpoint was written with another optimiser")
@@ -72,10 +75,13 @@ class Run:
     def take(self, est: Estimate, steps: Steps, alpha: float, horizon: int) -> None:
         """One step of gradient ascent, unless the gradient is not a number."""
         self.iteration += 1
+        if self.critic is not None and est.moments is not None:
+            self.critic = self.critic.after(est.moments)
         flat = flattened(self.params)
         count = est.regrets.size
         spread = est.regrets.std(ddof=1) if count > 1 else math.nan
-        seen = (horizon, est.norm, est.regrets.mean(), spread / math.sqrt(count), flat)
+        few = flat if flat.size <= FEW else flat[:0]  # the weights of a network are too many to keep
+        seen = (horizon, est.norm, est.regrets.mean(), spread / math.sqrt(count), few)
         for name, value in zip(self.history, seen, strict=True):
             self.history[name].append(value)
         if not math.isfinite(est.norm):
@@ -96,6 +102,8 @@ class Run:
             "params": flattened(self.params),
             "stage_start": flattened(self.stage_start),
         }
+        if self.critic is not None:
+            arrays["critic"] = self.critic.moments
         for i, leaf in enumerate(jax.tree.leaves(self.state)):
             arrays[f"optimizer.{i}"] = np.asarray(leaf)
         for name, values in self.history.items():
@@ -123,6 +131,7 @@ class Run:
             self.stage_start = unravel(jnp.asarray(arrays["stage_start"]))
             self.stage, self.iteration = (whole(name, about[name], 0) for name in ("stage", "iteration"))
             self.stopped = str(about["stopped"])
+            self.critic = Critic(arrays["critic"]) if "critic" in arrays else None
             count = sum(name.startswith("optimizer.") for name in arrays)
             self.restored = [arrays[f"optimizer.{i}"] for i in range(count)]
             self.history = {name: list(arrays[f"history.{name}"]) for name in self.history}

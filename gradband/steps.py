@@ -16,7 +16,6 @@ from gradband.pytrees import flattened
 
 CONFIDENCE = 3.0  # standard errors added to the gradient's norm at θ₀ when c is found
 PLAIN = optax.sgd(1.0)  # its steps are multiplied by α
-ADAM = optax.adam(1e-3)
 SCALES = ("log", "linear")
 
 

@@ -34,6 +34,8 @@ ESTIMATORS = {
     "leave-one-out": Estimator("leave-one-out", runs=3),
     "expected returns": Estimator("self", returns="expected"),
     "optimal, expected": Estimator("optimal", returns="expected"),
+    "critic": Estimator("critic"),
+    "critic, expected": Estimator("critic", runs=2, returns="expected"),
 }
 POLICIES = [
     SoftElim(theta=0.3),

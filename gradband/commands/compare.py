@@ -1,7 +1,7 @@
 """`gradband compare`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -15,7 +15,6 @@ from gradband.arguments import (
     ProblemName,
     Seed,
     load_problem,
-    parse_policy,
 )
 from gradband.commands.shared import (
     describe,
@@ -24,12 +23,11 @@ from gradband.commands.shared import (
     label_of,
     make_folder,
     measure,
+    optimal_policy,
+    player,
     shares,
     write_json,
 )
-
-if TYPE_CHECKING:
-    from gradband.problems import Problem
 
 
 def compare(
@@ -127,24 +125,6 @@ def compare(
         ],
         f"{note}\nFiles: {', '.join(files.values())}",
     )
-
-
-def optimal_policy(problem: "Problem") -> Any:
-    """The policy of the problem's optimum, solved under a progress bar."""
-    import gradband as gb
-    from gradband.report import terminal
-
-    with terminal.progress("optimal policy", 1) as update:
-        return gb.exact.optimum(problem, progress=lambda done: update(done, "solving")).policy
-
-
-def player(text: str) -> Any:
-    """The policy that another word of `--policies` stands for."""
-    import gradband as gb
-
-    known = text.partition(":")[0] in gb.policies.POLICIES
-    is_file = not known and (text.endswith(".safetensors") or Path(text).is_file())
-    return gb.load(text) if is_file else parse_policy(text)
 
 
 def above(table: Any, name: str) -> tuple[str, str]:

@@ -18,9 +18,10 @@ from gradband.arguments import (
     ProblemName,
     Seed,
     load_problem,
+    make_estimator,
     make_optimizer,
+    parse_curriculum,
     parse_policy,
-    parse_whole,
 )
 from gradband.commands.shared import (
     describe,
@@ -29,6 +30,8 @@ from gradband.commands.shared import (
     label_of,
     make_folder,
     measure,
+    optimal_policy,
+    player,
     shares,
     write_json,
 )
@@ -40,24 +43,46 @@ def learn(
     arms: Arms = None,
     horizon: Horizon = None,
     noise: Noise = None,
-    iterations: Annotated[int, typer.Option(help="Steps of gradient ascent, L.")] = 100,
-    batch: Annotated[int, typer.Option(help="Instances in each step, m.")] = 1000,
-    baseline: Annotated[str, typer.Option(help="none, optimal, self or leave-one-out.")] = "self",
-    runs: Annotated[
-        int | None, typer.Option(help="Runs on each instance (none, optimal: 1; leave-one-out: 4).")
+    recipe: Annotated[
+        str | None,
+        typer.Option(
+            help="Where the other options have their defaults from: gradband (few parameters), "
+            "network, index, or paper or paper-yogi (the LSTM of Appendix F)."
+        ),
     ] = None,
-    returns: Annotated[str, typer.Option(help="realised, or expected rewards in the return.")] = "realised",
-    optimizer: Annotated[
+    imitate: Annotated[
         str,
-        typer.Option(help="paper (step 1/(c√L), c found by itself) or an Optax optimiser: adam, sgd, …"),
-    ] = "paper",
+        typer.Option(
+            help="A warm start: agree with optimal (the problem's optimal policy), gittins, another policy "
+            "or a policy FILE first."
+        ),
+    ] = "",
+    iterations: Annotated[
+        int | None, typer.Option(help="Steps of gradient ascent, L, at each horizon (gradband: 100).")
+    ] = None,
+    batch: Annotated[int | None, typer.Option(help="Instances in each step, m (gradband: 1000).")] = None,
+    baseline: Annotated[
+        str | None, typer.Option(help="none, optimal, self, leave-one-out or critic (gradband: self).")
+    ] = None,
+    runs: Annotated[int | None, typer.Option(help="Runs on each instance (leave-one-out: 4).")] = None,
+    returns: Annotated[
+        str | None, typer.Option(help="realised or expected rewards in the return (gradband: realised).")
+    ] = None,
+    optimizer: Annotated[
+        str | None,
+        typer.Option(
+            help="paper (step 1/(c√L), c found by itself) or an Optax optimiser: adam, yogi, sgd, …"
+        ),
+    ] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Step size of an Optax optimiser.")] = None,
     decay: Annotated[float, typer.Option(help="Factor on that step size after each iteration.")] = 1.0,
     scale: Annotated[str, typer.Option(help="log, or linear as in the paper, for positive θ.")] = "log",
     anneal: Annotated[
         bool, typer.Option("--anneal", help="Anneal the temperature, as Appendix F.")
     ] = False,
-    curriculum: Annotated[str, typer.Option(help="Horizons to learn at first, e.g. 20,60.")] = "",
+    curriculum: Annotated[
+        str | None, typer.Option(help="Horizons to learn at first, e.g. 20,60; none for no others.")
+    ] = None,
     instances: Instances = 10_000,
     seed: Seed = 0,
     devices: Devices = None,
@@ -76,6 +101,10 @@ def learn(
       gradband learn mine.toml --policy exp3:theta=0.5 --baseline leave-one-out --runs 8
 
       gradband learn uniform-2 --optimizer adam --learning-rate 0.05 --decay 0.99
+
+      gradband learn uniform-2 --policy lstm --imitate optimal
+
+      gradband learn distractors --arms 10 --policy lstm --recipe paper
     """
     import gradband as gb
     from gradband import evaluation
@@ -84,19 +113,20 @@ def learn(
     began = time.perf_counter()
     task = load_problem(problem, arms, horizon, noise)
     start = parse_policy(policy)
-    stages = [parse_whole("curriculum", text) for text in filter(None, curriculum.split(","))]
     label = label_of(task, problem)
     folder = out or Path("runs") / file_name(f"{label}-{start.name}")
     evaluation.fresh_instances(task, instances)
     settings: dict[str, Any] = {
+        "recipe": recipe,
         "iterations": iterations,
         "batch": batch,
-        "estimator": gb.Estimator(baseline, runs, returns),
+        "estimator": make_estimator(start, task, recipe, baseline, runs, returns),
         "optimizer": make_optimizer(optimizer, learning_rate, decay),
-        "optimizer_name": " ".join(map(str, (optimizer, learning_rate, decay))),
+        "optimizer_name": " ".join(map(str, (optimizer, learning_rate, decay))) if optimizer else "",
         "scale": scale,
         "temperature": gb.annealed if anneal else None,
-        "curriculum": stages,
+        "curriculum": None if curriculum is None else parse_curriculum(curriculum),
+        "imitate": reference(task, imitate) if imitate else None,
         "seed": seed,
         "devices": devices,
         "checkpoint": folder / "checkpoint.safetensors",
@@ -105,14 +135,12 @@ def learn(
     make_folder(folder)
     if resume and start.name != "dqn" and not settings["checkpoint"].exists():
         print(f"gradband: there is no checkpoint in {folder}: starting anew", file=sys.stderr)
-    with terminal.progress("learning", iterations * (len(stages) + 1)) as update:
+    with terminal.progress("learning", 1) as update:
         learned = gb.learn(
             start,
             task,
             **settings,
-            progress=lambda step: update(
-                step.iteration, f"{in_words(step.params)}  |g| {step.norm:.3g}  regret {step.regret:.2f}"
-            ),
+            progress=lambda step: update(step.iteration / step.iterations, progress_of(step)),
         )
     names = {"policy": "policy.safetensors", "curve": "training.png", "result": "result.json"}
     files = {what: str(folder / name) for what, name in names.items()}
@@ -171,6 +199,17 @@ def learn(
         )
     if learned.stopped:
         raise RuntimeError(f"learning stopped early: {learned.stopped}; the last good policy was saved")
+
+
+def reference(task: Any, text: str) -> Any:
+    """The policy to imitate."""
+    return optimal_policy(task) if text == "optimal" else player(text)
+
+
+def progress_of(step: Any) -> str:
+    """A few words on an iteration."""
+    where = f"{step.iteration}/{step.iterations}  {in_words(step.params)}"
+    return f"{where}  n {step.horizon}  |g| {step.norm:.3g}  regret {step.regret:.2f}"
 
 
 def in_words(params: dict[str, Any]) -> str:

@@ -4,10 +4,13 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gradband.arguments import parse_policy
 from gradband.errors import InputError
 
 if TYPE_CHECKING:
     from gradband.evaluation import Comparison
+    from gradband.learned import Learned
+    from gradband.policies import Policy
     from gradband.problems import Problem
 
 
@@ -43,6 +46,24 @@ def known_optimum(problem: "Problem") -> tuple[float | None, str]:
     except InputError as error:
         return None, f"No optimum to compare with: {error}."
     return regret, f"The optimum has a regret of {regret:.4f}."
+
+
+def optimal_policy(problem: "Problem") -> "Learned":
+    """The policy of the problem's optimum, solved under a progress bar."""
+    import gradband as gb
+    from gradband.report import terminal
+
+    with terminal.progress("optimal policy", 1) as update:
+        return gb.exact.optimum(problem, progress=lambda done: update(done, "solving")).policy
+
+
+def player(text: str) -> "Policy | Learned":
+    """The policy that a name, with settings or without, or a file stands for."""
+    import gradband as gb
+
+    known = text.partition(":")[0] in gb.policies.POLICIES
+    is_file = not known and (text.endswith(".safetensors") or Path(text).is_file())
+    return gb.load(text) if is_file else parse_policy(text)
 
 
 def shares(table: "Comparison", optimum: float | None) -> dict[str, Any]:

@@ -74,6 +74,7 @@ def by_enumeration(policy: Policy, problem: Problem, params: Params | None = Non
 
 def _log_probability(policy: Policy, params: Params, arms: Array, gained: Array) -> Array:
     """Log-probabilities [latents] of pulling these arms [n], given their rewards [n]."""
+    params = policy.folded(params)
 
     def of(latent: Array, log_prob: Array) -> Array:
         def step(carry: tuple, seen: tuple[Array, Array]) -> tuple[tuple, None]:

@@ -10,7 +10,10 @@ from gradband.policies.exp3 import Exp3
 from gradband.policies.explore_then_commit import ExploreThenCommit
 from gradband.policies.gittins import Gittins
 from gradband.policies.greedy import Greedy
+from gradband.policies.index_network import IndexNetwork
+from gradband.policies.kl_softelim import KLSoftElim
 from gradband.policies.kl_ucb import KLUCB
+from gradband.policies.lstm import LSTM
 from gradband.policies.optimal import OptimalGraph, OptimalGrid, OptimalThresholds
 from gradband.policies.softelim import SoftElim
 from gradband.policies.thompson import ThompsonSampling
@@ -35,6 +38,9 @@ POLICIES: dict[str, type[Policy]] = {
         ThompsonSampling,
         Gittins,
         DQN,
+        LSTM,
+        IndexNetwork,
+        KLSoftElim,
     )
 }
 # Policies that only a problem's optimum makes; their files can be read.
@@ -69,6 +75,7 @@ def as_policy(given: object) -> Policy:
 __all__ = [
     "DQN",
     "KLUCB",
+    "LSTM",
     "POLICIES",
     "TABLES",
     "UCB1",
@@ -83,6 +90,8 @@ __all__ = [
     "Gittins",
     "Greedy",
     "Index",
+    "IndexNetwork",
+    "KLSoftElim",
     "OneParameter",
     "Params",
     "Policy",

@@ -20,6 +20,7 @@ from gradband.pytrees import one_hot
 
 Params = dict[str, Array]
 State = Any
+KEPT = "kept"  # name of what a gradient through a rollout keeps rather than computes again
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -80,6 +81,10 @@ class Policy:
                     f"{self.arms} arms and {self.horizon} rounds, not {shown(array.tolist())}"
                 )
         return {name: jnp.asarray(value, shapes[name].dtype) for name, value in given.items()}
+
+    def folded(self, params: Params) -> Params:
+        """The parameters as a rollout uses them, made once before the first round."""
+        return params
 
     def compiled(self) -> Self:
         """The policy as compiled code knows it, without what only `init` uses."""

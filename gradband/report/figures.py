@@ -1,11 +1,17 @@
 """Figures. Matplotlib is imported only when one is drawn."""
 
+import textwrap
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gradband.files import write_atomically
+
+if TYPE_CHECKING:
+    from gradband.explanation import Explanation, Maps
+
+BLANK = "0.93"  # grey of cells that hold nothing
 
 
 def comparison(path: Path, title: str, rows: list[dict[str, Any]], optimum: float | None) -> None:
@@ -87,3 +93,99 @@ def training_curve(
         axis.spines[["top", "right"]].set_visible(False)
     write_atomically(path, lambda target: figure.savefig(target, dpi=150))
     plt.close(figure)
+
+
+def explanation(path: Path, title: str, found: "Explanation") -> None:
+    """Draws how likely a policy is to pull an arm, and the optimal policy where there is one.
+
+    Maps show the probability over what is known of an arm, in three windows of rounds. Strips below
+    them show it for each arm, over all rounds.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+    from matplotlib.colors import PowerNorm
+
+    maps, strips, arms = found.maps, found.strips, found.problem.arms
+    rows = [(found.policy, maps.policy, strips.policy)]
+    if maps.optimal is not None and strips.optimal is not None:
+        rows.append(("optimal", maps.optimal, strips.optimal))
+    heights = [2.3] * len(rows) + [float(np.clip(0.2 * arms, 0.6, 3))]
+    figure = plt.figure(figsize=(9.5, 2.4 + sum(heights)), layout="constrained")
+    figure.suptitle(title, parse_math=False)
+    grid = figure.add_gridspec(len(heights), 6, height_ratios=heights)
+    # With many arms, a few per cent must look other than nothing.
+    colours = plt.cm.ScalarMappable(PowerNorm(1 if arms == 2 else 0.5, 0, 1), "viridis")
+    shading: dict[str, Any] = {"cmap": colours.cmap, "norm": colours.norm}
+    axes: list[Any] = []
+    for i, (name, probabilities, _) in enumerate(rows):
+        for j, (window, values) in enumerate(zip(found.windows, probabilities, strict=True)):
+            axis = figure.add_subplot(grid[i, 2 * j : 2 * j + 2])
+            _map(axis, maps, values, shading)
+            rounds = span(window.first, window.last)
+            what = "round" if window.first == window.last else "rounds"
+            # A no-break space, so that a long name leaves the rounds to the next line.
+            axis.set_title(textwrap.fill(f"{name}, {window.name}: {what}\u00a0{rounds}", 36), fontsize=10)
+            axis.tick_params(labelleft=j == 0, labelbottom=i == len(rows) - 1)
+            axes.append(axis)
+        axes[-3].set_ylabel("share of arm 2 in the pulls" if arms == 2 else "pulls of the arm")
+    other = "arm 2 so far − that of arm 1" if arms == 2 else "the arm so far − that of the best other arm"
+    axes[-2].set_xlabel(f"mean reward of {other}")
+    for i, (name, _, values) in enumerate(rows):
+        axis = figure.add_subplot(grid[-1, 6 * i // len(rows) : 6 * (i + 1) // len(rows)])
+        axis.pcolormesh(strips.rounds + 0.5, np.arange(arms + 1) + 0.5, values, **shading)
+        axis.set_title(f"{name}, each arm", fontsize=10)
+        axis.set(xlabel="round", ylabel="" if i else "arm")
+        axis.invert_yaxis()
+        axis.locator_params("y", nbins=10, integer=True)
+        axis.tick_params(labelleft=i == 0)
+        axes.append(axis)
+    which = "arm 2 (maps), of each arm (strips)" if arms == 2 else "the arm"
+    ticks = [0, 0.25, 0.5, 0.75, 1] if arms == 2 else [0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1]
+    bar = figure.colorbar(colours, ax=axes, aspect=45, pad=0.02, ticks=ticks, format=_percent)
+    bar.set_label(f"probability of pulling {which}")
+    words = [
+        f"Means over the histories that {found.policy} comes to on {found.instances} fresh instances"
+        + ("; grey: none." if arms == 2 else ", of all arms together; grey: none."),
+        "The optimal policy is asked after the same histories."
+        if maps.optimal is not None
+        else f"There is no optimal policy to show. {found.note}"
+        if found.note
+        else "",
+    ]
+    figure.supxlabel(textwrap.fill(" ".join(words), 125), fontsize=9, color="0.35", parse_math=False)
+    write_atomically(path, lambda target: figure.savefig(target, dpi=150))
+    plt.close(figure)
+
+
+def _map(axis: Any, maps: "Maps", values: np.ndarray, shading: dict[str, Any]) -> None:
+    """Draws one map of probabilities [Y, X], as wide and high as all maps need."""
+    seen = maps.histories.sum(0) > 0
+    columns, rows = (np.flatnonzero(seen.any(other)) for other in (0, 1))
+    reach = max(-maps.leads[columns[0]], maps.leads[columns[-1] + 1])
+    shares = maps.rows[-1] == 1
+    heights = maps.rows if shares else np.arange(len(maps.rows))
+    axis.pcolormesh(maps.leads, heights, values, **shading)
+    axis.axvline(0, color="0.3", linewidth=0.8, linestyle=":")
+    axis.set_facecolor(BLANK)
+    axis.set_xlim(-reach, reach)
+    axis.locator_params("x", nbins=5)
+    axis.xaxis.set_major_formatter(lambda value, _: f"{value:g}".replace("-", "−"))
+    if shares:
+        axis.yaxis.set_major_formatter(_percent)
+        return
+    # Rows of several numbers of pulls are as high as those of one.
+    first, last = maps.rows[:-1].astype(int), maps.rows[1:].astype(int) - 1
+    words = [span(a, b) for a, b in zip(first, last, strict=True)]
+    axis.set_yticks(np.arange(0, rows[-1] + 1, 2) + 0.5, words[: rows[-1] + 1 : 2])
+    axis.set_ylim(0, rows[-1] + 1)
+
+
+def _percent(value: float, _: int) -> str:
+    return f"{100 * value:.0f} %"
+
+
+def span(first: int, last: int) -> str:
+    """Whole numbers from the first to the last, in short."""
+    return f"{first}" if first == last else f"{first}–{last}"

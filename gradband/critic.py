@@ -1,0 +1,75 @@
+"""A critic: how much regret is still to come, predicted from the instance and the policy's own beliefs.
+
+The regret-to-go G_t of a run varies mostly with what happened before round t: a run that believes in the
+wrong arm loses more. A prediction V_t of G_t that does not depend on the arm of round t may be
+subtracted from it in Theorem 2 without a bias. Here V_t = w_t · φ_t is linear in a few features of the
+gaps Δ_i = μ* − μ_i and the probabilities p_t(i), which exist for every policy and any number of arms. The
+weights w_t are fitted by least squares to earlier batches, never to the one that they serve.
+"""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+FEATURES = 12
+MEMORY = 0.9  # weight of earlier batches
+RIDGE = 1e-3  # relative to the features' mean squares
+
+
+def features(log_probs: Array, gaps: Array) -> Array:
+    """φ [12, R, B] from log p_t [K, R, B] and the gaps Δ [K, 1, B].
+
+    Powers of p, and of p^(1/4), which still tells beliefs apart where p is almost 0 or 1.
+    """
+    p = jnp.exp(log_probs)
+    soft = jax.nn.softmax(jnp.maximum(log_probs, -80) / 4, axis=0)
+    gaps = jnp.broadcast_to(gaps, p.shape)
+    lost = (p * gaps).sum(0)
+    seen = (
+        jnp.ones_like(lost),
+        gaps.mean(0),
+        (gaps**2).mean(0),
+        lost,
+        lost**2,
+        (p * gaps**2).sum(0),
+        (p**2 * gaps).sum(0),
+        (p**3 * gaps).sum(0),
+        (soft * gaps).sum(0),
+        (soft * gaps**2).sum(0),
+        (soft**2 * gaps).sum(0),
+        (soft**2 * gaps**2).sum(0),
+    )
+    return jnp.stack(seen)
+
+
+def moments(seen: Array, to_go: Array, counted: Array) -> Array:
+    """Σ φ (φ, G)ᵀ [n, F, F + 1] over the counted runs, from φ [n, F, R, B] and G [n, R, B]."""
+    both = jnp.where(counted[None, None, None], jnp.concatenate([seen, to_go[:, None]], axis=1), 0)
+    return jnp.einsum("tfrb,tgrb->tfg", seen, both)
+
+
+@dataclasses.dataclass(frozen=True)
+class Critic:
+    """What the weights w [n, F] are fitted to: moments [n, F, F + 1] of earlier batches."""
+
+    moments: np.ndarray
+
+    @classmethod
+    def blank(cls, horizon: int) -> "Critic":
+        """A critic that has seen nothing, and predicts 0."""
+        return cls(np.zeros((horizon, FEATURES, FEATURES + 1)))
+
+    def after(self, batch: np.ndarray) -> "Critic":
+        """The critic once it has seen another batch's moments."""
+        return Critic(MEMORY * self.moments + batch)
+
+    @property
+    def weights(self) -> np.ndarray:
+        squares, products = self.moments[..., :-1], self.moments[..., -1:]
+        diagonal = np.einsum("tff->tf", squares)
+        penalty = RIDGE * diagonal + 1e-9 * diagonal.max(1, keepdims=True) + 1e-12
+        ridge = squares + penalty[..., None] * np.eye(FEATURES)
+        return np.linalg.solve(ridge, products)[..., 0].astype(np.float32)

@@ -1,0 +1,90 @@
+"""Index network: one small network that scores every arm by what is known of it, for any K and n."""
+
+import dataclasses
+import math
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from gradband.errors import positive, whole
+from gradband.policies.base import Counting, Counts, Params
+
+FEATURES = 8  # numbers that the network sees of each arm
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class IndexNetwork(Counting):
+    """p is a softmax of the arms' scores, which a network computes from counts and the rounds left.
+
+    Each arm's features x_i (see `features`) pass through a layer that all arms share, e_i = φ(A x_i); the
+    greatest and the mean of the e_j over all arms j are joined to e_i, and a second layer scores the arm.
+    Nothing depends on the order of arms or on K, and counts, spreads and rounds are scaled so that the
+    same weights play at other K and n. The first policy, before learning, has the scores of `init`.
+
+    Rewards lie in [0, 1]; a and b are pseudo-counts, as of a Beta(a, b) prior, in the means and spreads.
+    """
+
+    name: ClassVar[str] = "index"
+    unit: ClassVar[bool] = True
+    opens: ClassVar[bool] = False
+    hidden: int = 32
+    a: float = 1.0
+    b: float = 1.0
+
+    def check(self) -> None:
+        super().check()
+        whole("hidden of index", self.hidden)
+        positive("a of index", self.a)
+        positive("b of index", self.b)
+
+    def init(self, key: Array) -> Params:
+        h = self.hidden
+        keys = jax.random.split(key, 3)
+
+        def weights(key: Array, rows: int, columns: int) -> Array:
+            return jax.random.normal(key, (rows, columns)) * math.sqrt(1 / columns)
+
+        return {
+            "w0": weights(keys[0], h, FEATURES),
+            "b0": jnp.zeros(h),
+            "w1": weights(keys[1], h, 3 * h),
+            "b1": jnp.zeros(h),
+            "w2": 0.1 * weights(keys[2], 1, h)[0],
+            "direct": jnp.zeros(FEATURES),
+        }
+
+    def features(self, counts: Counts) -> Array:
+        """What the network sees of each arm [8, K]."""
+        pulls, left = counts.pulls, self.horizon - counts.rounds
+        total = pulls + self.a + self.b
+        mean = (counts.sums + self.a) / total
+        spread = jnp.sqrt(mean * (1 - mean) / (total + 1))
+        gap = mean.max() - mean
+        best = jnp.where(gap == 0, spread, 0).max()
+        ahead = jnp.log(jnp.maximum(left, 1)) * jnp.ones_like(mean)
+        seen = (
+            mean - 0.5,
+            10 * spread,
+            gap / spread,
+            gap / jnp.sqrt(spread**2 + best**2),
+            jnp.log(total) - 1,
+            ahead / 5,
+            (left / self.horizon) * jnp.ones_like(mean),
+            jnp.log1p(left / total) - 1,
+        )
+        return jnp.stack(seen)
+
+    def scores(self, params: Params, counts: Counts) -> Array:
+        """The arms' scores [K]."""
+        x = self.features(counts)
+        arms = x.shape[1]
+        e = jax.nn.silu(params["w0"] @ x + params["b0"][:, None])
+        pooled = jnp.concatenate([e.max(1), e.mean(1)])
+        both = jnp.concatenate([e, jnp.broadcast_to(pooled[:, None], (pooled.shape[0], arms))])
+        y = jax.nn.silu(params["w1"] @ both + params["b1"][:, None])
+        return params["w2"] @ y + params["direct"] @ x
+
+    def log_probs(self, params: Params, state: Counts) -> Array:
+        return jax.nn.log_softmax(self.scores(params, state))

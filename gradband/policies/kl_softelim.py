@@ -1,0 +1,50 @@
+"""Tempered KL-SoftElim: SoftElim with the Kullback–Leibler divergence and a learned prior."""
+
+import dataclasses
+from typing import ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from gradband.errors import positive
+from gradband.policies.base import Counting, Counts, OneParameter, Params
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class KLSoftElim(Counting, OneParameter):
+    """p_i ∝ exp(−T_i kl(μ̂_i, max_j μ̂_j) / θ), where μ̂ = (a + sum of rewards) / (a + b + T).
+
+    θ is a temperature, and a and b are pseudo-counts: what each arm is taken to have earned before its
+    first pull. All three are learned. With θ = 1 and no prior, the exponent is the log-likelihood ratio of
+    the arm being as good as the best: SoftElim has Pinsker's bound on it, 2 (max_j μ̂_j − μ̂_i)² T_i.
+    No arm needs to be pulled first: an arm that was never pulled is as likely as the best.
+    """
+
+    name: ClassVar[str] = "kl-softelim"
+    unit: ClassVar[bool] = True
+    opens: ClassVar[bool] = False
+    log_scale: ClassVar[frozenset[str]] = frozenset({"theta", "a", "b"})
+    a: float = 1.0
+    b: float = 1.0
+
+    def check(self) -> None:
+        super().check()
+        positive("a of kl-softelim", self.a)
+        positive("b of kl-softelim", self.b)
+
+    def init(self, key: Array) -> Params:
+        return super().init(key) | {"a": jnp.asarray(self.a, float), "b": jnp.asarray(self.b, float)}
+
+    def compiled(self) -> Self:
+        return dataclasses.replace(super().compiled(), a=1.0, b=1.0)
+
+    def bounds(self) -> tuple[dict[str, float], dict[str, float]]:
+        lower, upper = super().bounds()
+        return lower | dict.fromkeys("ab", self.least), upper | dict.fromkeys("ab", self.most)
+
+    def log_probs(self, params: Params, state: Counts) -> Array:
+        ones, zeros = params["a"] + state.sums, params["b"] + state.pulls - state.sums
+        mean, rest = ones / (ones + zeros), zeros / (ones + zeros)
+        divergence = mean * jnp.log(mean / mean.max()) + rest * jnp.log(rest / rest.min())
+        return jax.nn.log_softmax(-state.pulls * divergence / params["theta"])

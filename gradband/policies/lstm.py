@@ -1,0 +1,95 @@
+"""LSTM: a recurrent network that learns what to remember (Section 4.3 and Appendix F)."""
+
+import dataclasses
+import math
+from typing import ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.ad_checkpoint import checkpoint_name
+
+from gradband.errors import number, whole
+from gradband.policies.base import KEPT, Params, Policy
+from gradband.pytrees import one_hot
+
+
+class Memory(NamedTuple):
+    """The output h [d] and the cell c [d] of the network, both zero before the first round."""
+
+    output: Array
+    cell: Array
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LSTM(Policy):
+    """One layer of d = `hidden` units that hears arms and rewards; p is a softmax of LeakyReLU(h) W + b.
+
+    An arm and a reward are embedded in ℝᵈ each, and only enter the gates, linearly: `folded` makes one
+    table of 2K rows out of them, a third of the arithmetic. A reward y between 0 and 1, which the paper
+    does not have, is embedded at (1 − y) of reward 0 and y of reward 1.
+
+    Weights begin as PyTorch's, as in the paper. `forget` is added to the forget gate's bias at first, so
+    that memories last, and `head` is the size of the first head's weights relative to PyTorch's: the
+    first policy is then nearly uniform.
+
+    >>> {name: shape.shape for name, shape in LSTM().bind(arms=2, horizon=200).shapes().items()}["arm"]
+    (2, 50)
+    """
+
+    name: ClassVar[str] = "lstm"
+    unit: ClassVar[bool] = True
+    hidden: int = 50
+    forget: float = 1.0
+    head: float = 0.1
+
+    def check(self) -> None:
+        super().check()
+        whole("hidden of lstm", self.hidden)
+        number("forget of lstm", self.forget, -100, 100)
+        number("head of lstm", self.head, 0, 100)
+
+    def init(self, key: Array) -> Params:
+        d, k = self.hidden, self.arms
+        keys = iter(jax.random.split(key, 8))
+
+        def weights(*shape: int) -> Array:
+            most = 1 / math.sqrt(d)
+            return jax.random.uniform(next(keys), shape, minval=-most, maxval=most)
+
+        return {
+            "arm": jax.random.normal(next(keys), (k, d)),
+            "reward": jax.random.normal(next(keys), (2, d)),
+            "input": weights(4 * d, 2 * d),
+            "recurrent": weights(4 * d, d),
+            "bias": weights(4 * d) + weights(4 * d) + self.forget * (jnp.arange(4 * d) // d == 1),
+            "head": self.head * weights(k, d),
+            "head_bias": self.head * weights(k),
+        }
+
+    def folded(self, params: Params) -> Params:
+        """One matrix [4d, d + 2K] from h, and arm and reward, to the gates i, f, g, o; and the head."""
+        arm, reward = params["input"][:, : self.hidden], params["input"][:, self.hidden :]
+        of_arms, of_rewards = arm @ params["arm"].T, reward @ params["reward"].T + params["bias"][:, None]
+        heard = (of_arms + of_rewards[:, y : y + 1] for y in (0, 1))
+        gates = jnp.concatenate([params["recurrent"], *heard], axis=1)
+        return {"gates": gates, "head": params["head"], "head_bias": params["head_bias"]}
+
+    def begin(self, params: Params, latent: Array) -> Memory:
+        return Memory(jnp.zeros(self.hidden), jnp.zeros(self.hidden))
+
+    def log_probs(self, params: Params, state: Memory) -> Array:
+        return jax.nn.log_softmax(params["head"] @ jax.nn.leaky_relu(state.output) + params["head_bias"])
+
+    def update(self, params: Params, state: Memory, arm: Array, reward: Array) -> Memory:
+        pulled = one_hot(arm, self.arms)
+        heard = (jnp.where(pulled, 1 - reward, 0), jnp.where(pulled, reward, 0))
+        sums = checkpoint_name(params["gates"] @ jnp.concatenate([state.output, *heard]), KEPT)
+        d = self.hidden
+        keep, new, show = (
+            jax.nn.sigmoid(sums[: 2 * d]),
+            jnp.tanh(sums[2 * d : 3 * d]),
+            jax.nn.sigmoid(sums[3 * d :]),
+        )
+        cell = keep[d:] * state.cell + keep[:d] * new
+        return Memory(show * jnp.tanh(cell), cell)

@@ -1,0 +1,75 @@
+"""Warm starts: the gradient of agreement, and what imitation learns."""
+
+import jax
+import numpy as np
+import pytest
+
+import gradband as gb
+from gradband import blocks, imitation, random
+from gradband.errors import InputError
+from gradband.policies import LSTM, Gittins, SoftElim, ThompsonSampling
+
+PROBLEM = gb.problems.named("two-point", horizon=20)
+
+
+def agreement_gradient(theta, reference, instances=4000):
+    policy = SoftElim(theta=theta).bind(2, 20)
+    params = policy.init(jax.random.key(0))
+    return imitation.compute(
+        policy, PROBLEM, params, random.root(1), 0, instances, reference, blocks.workers(1)
+    )
+
+
+def test_a_policy_agrees_best_with_itself():
+    """Σ_i p_i ∇log p_i = 0 in every round, so no sampling error is left; and it points to the reference."""
+    own = SoftElim(theta=0.3).bind(2, 20)
+    reference = (own, own.init(jax.random.key(0)))
+    assert abs(agreement_gradient(0.3, reference).mean[0]) < 1e-5
+    assert agreement_gradient(0.2, reference).mean[0] > 1e-3
+    assert agreement_gradient(0.5, reference).mean[0] < -1e-3
+
+
+def test_agreement_has_the_slope_that_enumeration_gives():
+    """Against all histories of 3 rounds, weighted by the learner: E Σ_t Σ_i q(i) d log p(i) / dθ / n."""
+    horizon, theta = 3, 0.8
+    problem = gb.problems.named("two-point", horizon=horizon)
+    policy, other = SoftElim(theta=theta).bind(2, horizon), SoftElim(theta=0.1).bind(2, horizon)
+    total = 0.0
+    for mean in ((0.6, 0.4), (0.4, 0.6)):
+        for first, second in np.ndindex(2, 2):  # rewards of the opening pulls
+            weight = 0.5 * np.prod([m if y else 1 - m for m, y in zip(mean, (first, second), strict=True)])
+            state = policy.after(
+                gb.policies.Counts(jax.numpy.ones(2), jax.numpy.array([first, second], float))
+            )
+            wanted = np.exp(other.log_probs({"theta": 0.1}, state))
+            slope = jax.jacfwd(policy.log_probs)({"theta": theta}, state)["theta"]
+            total += weight * float(wanted @ slope) / horizon
+    params = policy.init(jax.random.key(0))
+    reference = (other, other.init(jax.random.key(0)))
+    found = imitation.compute(
+        policy, problem, params, random.root(1), 0, 20_000, reference, blocks.workers()
+    )
+    assert abs(found.mean[0] - total) < 5 * found.se[0]
+
+
+def test_learning_goes_on_from_imitation():
+    """Half the run imitates: agreement alone brings θ close to the reference's."""
+    learned = gb.learn(SoftElim(theta=2.0), PROBLEM, imitate=SoftElim(theta=0.3), iterations=60, batch=500)
+    assert learned.history["regret"].shape == (120,)
+    assert float(learned.history["params"][60, 0]) == pytest.approx(0.3, rel=0.1)
+    assert learned.about["training"]["imitate"] == "softelim"
+
+
+@pytest.mark.parametrize("reference", [Gittins(), ThompsonSampling(), gb.exact.optimum(PROBLEM).policy])
+def test_a_network_imitates_any_policy(reference):
+    network = LSTM(hidden=8)
+    learned = gb.learn(network, PROBLEM, imitate=reference, iterations=60, batch=128, seed=3)
+    table = gb.evaluate({"before": network, "after": learned}, PROBLEM, instances=4000)
+    gain = table.difference("before", "after")
+    assert gain.mean > 5 * gain.se
+
+
+def test_a_reference_must_play_the_problem():
+    other = gb.exact.optimum(gb.problems.named("two-point", horizon=10)).policy
+    with pytest.raises(InputError, match="10 rounds"):
+        gb.learn(LSTM(), PROBLEM, imitate=other)

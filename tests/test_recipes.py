@@ -1,0 +1,87 @@
+"""Recipes: the paper's own, the usual ones, and what takes precedence."""
+
+import math
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import gradband as gb
+from gradband import recipes
+from gradband.errors import InputError
+from gradband.policies import DQN, LSTM, SoftElim
+
+SMALL = gb.problems.named("two-point", horizon=30)
+
+
+def test_the_papers_recipe_is_appendix_f():
+    plan = recipes.RECIPES["paper"]
+    assert (plan.iterations, plan.batch, plan.curriculum(200)) == (1000, 500, (20,))
+    assert (plan.estimator.baseline, plan.estimator.returns) == ("self", "realised")
+    assert plan.temperature is not None
+    assert plan.temperature(200, 1000) == pytest.approx(1 / (1 - math.exp(-1)))
+    for name in ("paper", "paper-yogi"):
+        optimizer = recipes.RECIPES[name].optimizer_for(1000, tuned=False)
+        weight, sizes = {"w": jnp.zeros(())}, []
+        state = optimizer.init(weight)
+        for _ in range(300):
+            change, state = optimizer.update({"w": jnp.ones(())}, state, weight)
+            sizes.append(abs(float(change["w"])))
+        late = np.array(sizes[-100:])  # Yogi needs a while until its steps have their size
+        np.testing.assert_allclose(late[1:] / late[:-1], 0.999, rtol=0.01)
+    policy = plan.begin(LSTM())
+    assert (policy.forget, policy.head) == (0.0, 1.0)
+
+
+def test_what_is_given_comes_before_the_recipe():
+    learned = gb.learn(LSTM(hidden=4), SMALL, recipe="paper", iterations=2, batch=30, curriculum=[5])
+    training = learned.about["training"]
+    assert (training["recipe"], training["iterations"], training["batch"]) == ("paper", 2, 30)
+    assert (training["baseline"], training["temperature"]) == ("self", "annealed")
+    assert learned.history["horizon"].tolist() == [5, 5, 30, 30]
+    assert learned.policy.head == 1.0
+
+
+def test_a_recipe_of_your_own():
+    mine = recipes.Recipe("mine", iterations=3, batch=50)
+    learned = gb.learn(SoftElim(), SMALL, recipe=mine)
+    assert learned.history["regret"].shape == (3,)
+    assert learned.about["training"]["recipe"] == "mine"
+
+
+def test_where_means_are_unknown_networks_do_without_a_critic():
+    table = gb.priors.Table(np.random.default_rng(0).random((20, 2, 30)).round())
+    learned = gb.learn(LSTM(hidden=4), gb.Problem(table, 30), iterations=1, batch=8, curriculum=[])
+    assert learned.about["training"]["baseline"] == "leave-one-out"
+
+
+def test_unknown_recipes_are_refused():
+    with pytest.raises(InputError, match="recipe"):
+        gb.learn(SoftElim(), SMALL, recipe="magic")
+    with pytest.raises(InputError, match="recipe does not apply to dqn"):
+        gb.learn(DQN(), SMALL, recipe="paper")
+
+
+def test_a_critic_survives_an_interruption(tmp_path):
+    settings = {"iterations": 6, "batch": 64, "curriculum": [10], "seed": 2}
+    whole = gb.learn(LSTM(hidden=4), SMALL, **settings)
+    file = tmp_path / "checkpoint.safetensors"
+
+    def interrupt(step):
+        if step.iteration in (4, 9):
+            raise KeyboardInterrupt
+
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            gb.learn(
+                LSTM(hidden=4),
+                SMALL,
+                checkpoint=file,
+                checkpoint_every=1,
+                resume=True,
+                progress=interrupt,
+                **settings,
+            )
+    again = gb.learn(LSTM(hidden=4), SMALL, checkpoint=file, resume=True, **settings)
+    for name, leaf in whole.params.items():
+        assert np.asarray(leaf).tobytes() == np.asarray(again.params[name]).tobytes()
