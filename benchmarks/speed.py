@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from gradband.commands.bench import ROWS
+
 HERE = Path(__file__).parent
 TORCH = "torch==2.13.0"
 
@@ -23,12 +25,10 @@ def seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def in_turns(ours: Callable[[], object], peer: Callable[[], object], repeats: int) -> dict[str, float]:
-    """Best seconds of each, their ratio, and the least and greatest ratio of a turn."""
-    ours(), peer()  # compile
-    times = [(seconds(ours), seconds(peer)) for _ in range(repeats)]
-    mine, theirs = (min(column) for column in zip(*times, strict=True))
-    ratios = [b / a for a, b in times]
+def compared(turns: list[tuple[float, float]]) -> dict[str, float]:
+    """Best seconds of ours and of the peer, their ratio, and the least and greatest ratio of a turn."""
+    mine, theirs = (min(column) for column in zip(*turns, strict=True))
+    ratios = [b / a for a, b in turns]
     return {
         "ours": mine,
         "peer": theirs,
@@ -36,6 +36,11 @@ def in_turns(ours: Callable[[], object], peer: Callable[[], object], repeats: in
         "low": min(ratios),
         "high": max(ratios),
     }
+
+
+def in_turns(ours: Callable[[], object], peer: Callable[[], object], repeats: int) -> dict[str, float]:
+    ours(), peer()  # compile
+    return compared([(seconds(ours), seconds(peer)) for _ in range(repeats)])
 
 
 def training_rows(repeats: int, torch: bool) -> list[dict]:
@@ -60,23 +65,20 @@ def training_rows(repeats: int, torch: bool) -> list[dict]:
         for style in ("listing", "tuned"):
             script = [python, str(HERE / "torch_softelim.py"), "--iterations", "20", "--style", style]
             ours()
-            mine, theirs = [], []
-            for _ in range(max(2, repeats // 2)):
-                mine.append(seconds(ours))
-                out = subprocess.run(script, check=True, capture_output=True, text=True).stdout
-                theirs.append(100 * json.loads(out)["seconds_per_iteration"])
-            ratios = [b / a for a, b in zip(mine, theirs, strict=True)]
-            rows.append(
-                {
-                    "what": f"SoftElim training, two-point, against eager PyTorch ({style})",
-                    "ours": min(mine),
-                    "peer": min(theirs),
-                    "ratio": min(theirs) / min(mine),
-                    "low": min(ratios),
-                    "high": max(ratios),
-                }
-            )
+            turns = [
+                (seconds(ours), 100 * reported(script)["seconds_per_iteration"])
+                for _ in range(max(2, repeats // 2))
+            ]
+            what = f"SoftElim training, two-point, against eager PyTorch ({style})"
+            rows.append({"what": what, **compared(turns)})
     return rows
+
+
+def reported(command: list[str], **environment: str) -> dict[str, float]:
+    """The JSON object that a process of its own prints."""
+    variables = os.environ | environment
+    ran = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=variables)
+    return json.loads(ran.stdout)
 
 
 def torch_python() -> str | None:
@@ -175,10 +177,61 @@ def choice_rows() -> list[dict]:
         ("with XLA's usual flags", "nothing", {"XLA_FLAGS": usual_flags}),
     ):
         turns = [(best("nothing"), best(arguments, **environment)) for _ in range(3)]
-        ours, peer = (min(column) for column in zip(*turns, strict=True))
-        ratios = [b / a for a, b in turns]
-        row = {"ours": ours, "peer": peer, "ratio": peer / ours, "low": min(ratios), "high": max(ratios)}
-        rows.append({"what": f"a SoftElim gradient, two-point, m=1000, and the same {what}", **row})
+        what = f"a SoftElim gradient, two-point, m=1000, and the same {what}"
+        rows.append({"what": what, **compared(turns)})
+    return rows
+
+
+LSTM_MEMORY = """
+import json
+import jax.numpy as jnp
+import gradband as gb
+def held(what):
+    line = next(line for line in open("/proc/self/status") if line.startswith(what))
+    return int(line.split()[1]) * 1024
+jnp.zeros(1).block_until_ready()
+rest = held("VmRSS")
+gb.learn("lstm", "uniform-2", iterations=2, batch=500)
+print(json.dumps({"rest": rest, "peak": held("VmHWM")}))
+"""
+LSTM_BYTES = 400e6  # what an iteration may take
+
+
+def lstm_rows(repeats: int, torch: bool) -> list[dict]:
+    """Seconds of an iteration of the paper's LSTM, K=2, d=50, m=500, n=200, R=2, and its memory."""
+    import optax
+    import products
+
+    import gradband as gb
+
+    iterations = 5
+    adam = optax.adam(optax.exponential_decay(1e-3, 1, 0.999))  # the paper's
+
+    def ours() -> float:
+        def work() -> object:
+            return gb.learn("lstm", "uniform-2", iterations=iterations, batch=500, optimizer=adam)
+
+        return seconds(work) / iterations
+
+    ours()
+    turns = [(ours(), products.seconds()) for _ in range(repeats)]
+    rows = [{"what": "an LSTM iteration against its matrix products alone", **compared(turns)}]
+    if not torch:
+        return rows
+    if python := torch_python():
+        for style, runs in (("one", "1 run of 2"), ("both", "both runs")):
+            script = [python, str(HERE / "torch_lstm.py"), "--iterations", "3", "--style", style]
+            pairs = [(ours(), reported(script)) for _ in range(max(2, repeats // 2))]
+            row = compared([(mine, theirs["seconds_per_iteration"]) for mine, theirs in pairs])
+            best = min((theirs for _, theirs in pairs), key=lambda theirs: theirs["seconds_per_iteration"])
+            what = f"eager PyTorch ({runs}, threads: {best['threads']})"
+            rows.append({"what": f"an LSTM iteration against {what}", **row})
+    if Path("/proc/self/status").exists():
+        # Compiling counts: what an earlier process compiled is not used.
+        command, uncached = [sys.executable, "-c", LSTM_MEMORY], {"JAX_ENABLE_COMPILATION_CACHE": "false"}
+        told = [reported(command, **uncached) for _ in range(3)]
+        row = compared([(max(one["peak"] - one["rest"] for one in told), LSTM_BYTES)])
+        rows.append({"what": "bytes of LSTM iterations beyond rest (peer: limit)", **row})
     return rows
 
 
@@ -195,16 +248,21 @@ def start_row(repeats: int) -> dict:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer repeats, no PyTorch")
+    parser.add_argument("--only", choices=ROWS, help="only these rows")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     arguments = parser.parse_args()
-    repeats = 3 if arguments.quick else 9
-    rows = [
-        *training_rows(repeats, torch=not arguments.quick),
-        *evaluation_rows(repeats),
-        iteration_row(repeats),
-        *([] if arguments.quick else choice_rows() + memory_rows()),
-        start_row(repeats),
-    ]
+    repeats, torch = (3, False) if arguments.quick else (9, True)
+    measure: dict[str, Callable[[], list[dict]]] = {
+        "training": lambda: training_rows(repeats, torch),
+        "lstm": lambda: lstm_rows(repeats, torch),
+        "evaluation": lambda: evaluation_rows(repeats),
+        "gradient": lambda: [iteration_row(repeats)],
+        "choices": choice_rows,
+        "memory": memory_rows,
+        "start": lambda: [start_row(repeats)],
+    }
+    usual = [name for name in ROWS if not (arguments.quick and name in ("choices", "memory"))]
+    rows = [row for name in ([arguments.only] if arguments.only else usual) for row in measure[name]()]
     if arguments.json:
         print(
             json.dumps(

@@ -158,7 +158,8 @@ def learn(
         if place < run.stage or run.stopped:
             continue
         run.enter(place)
-        chosen = optimizer or plan.optimizer_for(iterations, tuned=imitate is not None and place > 0)
+        kind = "from scratch" if imitate is None else "after imitation" if place else "imitation"
+        chosen = optimizer or plan.optimizer_for(iterations, kind)
         steps = Steps(stage.policy.compiled(), chosen, scale)
         own = jax.random.fold_in(random.stream(key, "training"), place)
         for step in _ascend(run, stage, own, steps, iterations, temperature):

@@ -15,6 +15,7 @@ from gradband.policies import Policy
 from gradband.problems import Problem
 from gradband.steps import PLAIN
 
+RATE = 0.005  # Adam's first step size
 Optimizer = Callable[[int], optax.GradientTransformation]  # for L iterations
 
 
@@ -33,8 +34,10 @@ class Recipe:
     estimator: Estimator = Estimator("self")
     optimizer: Optimizer | None = None
     """an Optax optimiser for L iterations; None for the paper's step size α = 1/(c √L)"""
+    imitator: Optimizer | None = None
+    """the optimiser for imitation, if another one"""
     tuner: Optimizer | None = None
-    """the optimiser after a warm start, if another one"""
+    """the optimiser after imitation, if another one"""
     temperature: Callable[[int, int], float] | None = None
     curriculum: Callable[[int], tuple[int, ...]] = lambda horizon: ()
     settings: dict[str, float] = dataclasses.field(default_factory=dict)
@@ -51,13 +54,14 @@ class Recipe:
             return self.estimator
         return Estimator("leave-one-out")
 
-    def optimizer_for(self, iterations: int, tuned: bool) -> optax.GradientTransformation:
-        """The optimiser for L iterations, from scratch or after a warm start."""
-        make = self.tuner if tuned and self.tuner else self.optimizer
+    def optimizer_for(self, iterations: int, place: str = "from scratch") -> optax.GradientTransformation:
+        """The optimiser for L iterations: from scratch, for imitation, or after it."""
+        others = {"imitation": self.imitator, "after imitation": self.tuner}
+        make = others.get(place) or self.optimizer
         return PLAIN if make is None else make(iterations)
 
 
-def clipped_adam(iterations: int, rate: float = 0.005) -> optax.GradientTransformation:
+def clipped_adam(iterations: int, rate: float = RATE) -> optax.GradientTransformation:
     """Adam, its steps falling from `rate` to almost nothing along a cosine; gradients clipped at norm 1."""
     steps = optax.cosine_decay_schedule(rate, iterations, 0.02)
     return optax.chain(optax.clip_by_global_norm(1.0), optax.adam(steps))
@@ -91,13 +95,21 @@ NETWORK = Recipe(
     batch=512,
     estimator=Estimator("critic", returns="expected"),
     optimizer=clipped_adam,
+    imitator=partial(clipped_adam, rate=0.01),
     tuner=partial(clipped_adam, rate=0.001),
     curriculum=rising,
+)
+INDEX = dataclasses.replace(
+    NETWORK,
+    name="index",
+    iterations=400,
+    optimizer=partial(clipped_adam, rate=0.01),
+    curriculum=lambda horizon: (),
 )
 RECIPES = {
     "gradband": GRADBAND,
     "network": NETWORK,
-    "index": dataclasses.replace(NETWORK, name="index", iterations=300, curriculum=lambda horizon: ()),
+    "index": INDEX,
     "paper": PAPER,
     "paper-yogi": dataclasses.replace(PAPER, name="paper-yogi", optimizer=fading(optax.yogi)),
 }

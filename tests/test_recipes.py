@@ -21,7 +21,7 @@ def test_the_papers_recipe_is_appendix_f():
     assert plan.temperature is not None
     assert plan.temperature(200, 1000) == pytest.approx(1 / (1 - math.exp(-1)))
     for name in ("paper", "paper-yogi"):
-        optimizer = recipes.RECIPES[name].optimizer_for(1000, tuned=False)
+        optimizer = recipes.RECIPES[name].optimizer_for(1000)
         weight, sizes = {"w": jnp.zeros(())}, []
         state = optimizer.init(weight)
         for _ in range(300):

@@ -79,11 +79,10 @@ class IndexNetwork(Counting):
     def scores(self, params: Params, counts: Counts) -> Array:
         """The arms' scores [K]."""
         x = self.features(counts)
-        arms = x.shape[1]
-        e = jax.nn.silu(params["w0"] @ x + params["b0"][:, None])
-        pooled = jnp.concatenate([e.max(1), e.mean(1)])
-        both = jnp.concatenate([e, jnp.broadcast_to(pooled[:, None], (pooled.shape[0], arms))])
-        y = jax.nn.silu(params["w1"] @ both + params["b1"][:, None])
+        h = self.hidden
+        e = jax.nn.relu(params["w0"] @ x + params["b0"][:, None])
+        pooled = params["w1"][:, h:] @ jnp.concatenate([e.max(1), e.mean(1)]) + params["b1"]
+        y = jax.nn.relu(params["w1"][:, :h] @ e + pooled[:, None])
         return params["w2"] @ y + params["direct"] @ x
 
     def log_probs(self, params: Params, state: Counts) -> Array:

@@ -73,6 +73,8 @@ class LSTM(Policy):
         of_arms, of_rewards = arm @ params["arm"].T, reward @ params["reward"].T + params["bias"][:, None]
         heard = (of_arms + of_rewards[:, y : y + 1] for y in (0, 1))
         gates = jnp.concatenate([params["recurrent"], *heard], axis=1)
+        halves = jnp.where(jnp.arange(4 * self.hidden) // self.hidden == 2, 1.0, 0.5)
+        gates = gates * halves[:, None]
         return {"gates": gates, "head": params["head"], "head_bias": params["head_bias"]}
 
     def begin(self, params: Params, latent: Array) -> Memory:
@@ -85,11 +87,7 @@ class LSTM(Policy):
         pulled = one_hot(arm, self.arms)
         heard = (jnp.where(pulled, 1 - reward, 0), jnp.where(pulled, reward, 0))
         sums = checkpoint_name(params["gates"] @ jnp.concatenate([state.output, *heard]), KEPT)
-        d = self.hidden
-        keep, new, show = (
-            jax.nn.sigmoid(sums[: 2 * d]),
-            jnp.tanh(sums[2 * d : 3 * d]),
-            jax.nn.sigmoid(sums[3 * d :]),
-        )
-        cell = keep[d:] * state.cell + keep[:d] * new
+        d, t = self.hidden, jnp.tanh(sums)
+        add, forget, show = (0.5 + 0.5 * t[i * d : (i + 1) * d] for i in (0, 1, 3))
+        cell = forget * state.cell + add * t[2 * d : 3 * d]
         return Memory(show * jnp.tanh(cell), cell)

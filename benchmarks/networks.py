@@ -1,0 +1,179 @@
+"""How well networks learn: regrets over seeds, against the targets, the ablation, and other sizes.
+
+    python benchmarks/networks.py                        # all of it: hours
+    python benchmarks/networks.py --only lstm/uniform-2 --seeds 0-9
+    python benchmarks/networks.py --summary              # what is there so far
+
+Each result is a line of `runs/networks.jsonl`, written at once; what is there is not done again. So an
+interrupted run goes on, and several may run side by side, each on its own `--devices`.
+"""
+
+import argparse
+import dataclasses
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optax
+
+import gradband as gb
+from gradband import recipes
+
+INSTANCES = 20_000
+NETWORK = recipes.RECIPES["network"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """A policy to learn on a problem; regrets are measured on `played`, which may be another problem."""
+
+    policy: str
+    problem: gb.Problem
+    mean: float | None = None
+    """the target for the mean of seeds"""
+    worst: float | None = None
+    settings: dict[str, Any] = dataclasses.field(default_factory=dict)
+    imitate: str = ""
+    played: gb.Problem | None = None
+
+
+def named(name: str, **size: int) -> gb.Problem:
+    return gb.problems.named(name, **size)
+
+
+def variant(**changes: Any) -> dict[str, Any]:
+    """The usual recipe of the LSTM with something else in it."""
+    return {"recipe": dataclasses.replace(NETWORK, **changes)}
+
+
+def optimizer(change: Callable[..., optax.GradientTransformation]) -> dict[str, Any]:
+    return variant(optimizer=change)
+
+
+def tasks() -> dict[str, Task]:
+    uniform = named("uniform-2")
+    found = {
+        "lstm/two-point": Task("lstm", named("two-point"), 2.60, 2.75),
+        "lstm/uniform-2": Task("lstm", uniform, 2.45, 2.60),
+        "lstm/uniform-2/imitating": Task("lstm", uniform, 2.30, 2.35, imitate="optimal"),
+        "index/uniform-2": Task("index", uniform, 2.28, 2.33),
+        "index/bernoulli-10": Task("index", named("bernoulli-10"), 15.31),
+        "index/beta-10": Task("index", named("beta-10"), 9.56),
+        "kl-softelim/two-point": Task("kl-softelim", named("two-point")),
+        "kl-softelim/uniform-2": Task("kl-softelim", uniform),
+        "paper/two-point": Task("lstm", named("two-point"), settings={"recipe": "paper"}),
+        "paper/uniform-2": Task("lstm", uniform, settings={"recipe": "paper"}),
+    }
+    for arms in (3, 5, 10, 20):
+        found[f"lstm/distractors-{arms}"] = Task("lstm", named("distractors", arms=arms), 1.45)
+    ten = named("bernoulli-10", horizon=200)
+    for arms, horizon in ((2, 200), (5, 200), (20, 200), (50, 200), (10, 50), (10, 500)):
+        there = named("bernoulli-10", arms=arms, horizon=horizon)
+        found[f"index/K={arms},n={horizon}/there"] = Task("index", there)
+        found[f"index/K={arms},n={horizon}/from K=10,n=200"] = Task("index", ten, played=there)
+    return found
+
+
+def ablation() -> dict[str, Task]:
+    """The usual recipe on `uniform-2`, with one thing changed at a time."""
+    loo = gb.Estimator("leave-one-out", 4, "expected")
+    changes: dict[str, dict[str, Any]] = {
+        "usual": {},
+        "no critic: leave-one-out over 4 runs": variant(estimator=loo, batch=NETWORK.batch // 4),
+        "no critic: self": variant(
+            estimator=gb.Estimator("self", returns="expected"), batch=NETWORK.batch // 2
+        ),
+        "no critic: optimal": variant(estimator=gb.Estimator("optimal", returns="expected")),
+        "realised rewards": variant(estimator=dataclasses.replace(NETWORK.estimator, returns="realised")),
+        "no clipping": variant(
+            optimizer=lambda n: optax.adam(optax.cosine_decay_schedule(recipes.RATE, n, 0.02))
+        ),
+        "constant steps": variant(
+            optimizer=lambda n: optax.chain(optax.clip_by_global_norm(1.0), optax.adam(recipes.RATE))
+        ),
+        "steps of .001": variant(optimizer=lambda n: recipes.clipped_adam(n, 0.001)),
+        "no curriculum": variant(curriculum=lambda n: ()),
+        "curriculum 20": variant(curriculum=lambda n: (20,)),
+        "PyTorch's first weights": variant(settings={"forget": 0.0, "head": 1.0}),
+        "annealed temperature": variant(temperature=recipes.annealed),
+    }
+    return {f"ablation/{name}": Task("lstm", named("uniform-2"), settings=s) for name, s in changes.items()}
+
+
+def measure(task: Task, seed: int, devices: int | None) -> dict[str, Any]:
+    """Learns with a seed, and measures the regret on fresh instances of another."""
+    began = time.perf_counter()
+    reference = gb.exact.optimum(task.problem).policy if task.imitate == "optimal" else None
+    learned = gb.learn(
+        task.policy, task.problem, imitate=reference, seed=seed, devices=devices, **task.settings
+    )
+    seconds = time.perf_counter() - began
+    table = gb.evaluate(
+        learned, task.played or task.problem, instances=INSTANCES, seed=1000 + seed, devices=devices
+    )
+    regret = table.rows[0].regret
+    return {
+        "regret": regret.mean,
+        "se": regret.se,
+        "seconds": round(seconds, 1),
+        "training": learned.about["training"],
+        "stopped": learned.stopped,
+    }
+
+
+def summary(results: list[dict[str, Any]], known: dict[str, Task]) -> str:
+    """A line for each task: mean over seeds, worst seed, targets, seconds."""
+    lines = []
+    for name, task in known.items():
+        rows = [row for row in results if row["task"] == name]
+        if not rows:
+            continue
+        regrets = np.array([row["regret"] for row in rows])
+        se = regrets.std(ddof=1) / np.sqrt(len(rows)) if len(rows) > 1 else rows[0]["se"]
+        seeds = ",".join(str(row["seed"]) for row in sorted(rows, key=lambda row: row["seed"]))
+        wanted = "" if task.mean is None else f" ≤ {task.mean:.2f}"
+        wanted += "" if task.worst is None else f", worst ≤ {task.worst:.2f}"
+        seconds = np.mean([row["seconds"] for row in rows])
+        lines.append(
+            f"{name:<45} {regrets.mean():7.3f} ± {se:.3f}  worst {regrets.max():7.3f}"
+            f"  {seconds:4.0f} s  seeds {seeds}{'  target' + wanted if wanted else ''}"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default="", help="tasks whose names begin so, with commas between")
+    parser.add_argument("--seeds", default="0-9", help="first-last")
+    parser.add_argument("--devices", type=int, help="cores for each training")
+    parser.add_argument("--out", type=Path, default=Path("runs/networks.jsonl"))
+    parser.add_argument("--summary", action="store_true", help="only show what is there")
+    given = parser.parse_args()
+    known = tasks() | ablation()
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    first, last = (int(word) for word in given.seeds.split("-"))
+    for seed in range(first, last + 1):
+        for name, task in known.items():
+            done = read(given.out)
+            wanted = any(name.startswith(word) for word in given.only.split(","))
+            if given.summary or not wanted or any((r["task"], r["seed"]) == (name, seed) for r in done):
+                continue
+            row = {"task": name, "seed": seed, **measure(task, seed, given.devices)}
+            with given.out.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+            print(
+                f"{name}, seed {seed}: {row['regret']:.3f} ± {row['se']:.3f}, {row['seconds']} s",
+                flush=True,
+            )
+    print(summary(read(given.out), known))
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+if __name__ == "__main__":
+    main()

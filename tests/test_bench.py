@@ -1,0 +1,117 @@
+"""The speed benchmark: what it counts, how it compares, and that its scripts stand on their own."""
+
+import ast
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from gradband import cli
+from gradband.commands.bench import ROWS, bench
+from gradband.errors import InputError
+
+ROOT = Path(__file__).parent.parent
+SCRIPTS = sorted((ROOT / "benchmarks").glob("*.py"))
+
+
+@pytest.fixture
+def benchmarks(monkeypatch):
+    """Makes the scripts importable, as they are for each other."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+
+
+def imported(script):
+    """The packages that a script imports, anywhere in it."""
+    nodes = list(ast.walk(ast.parse(script.read_text(encoding="utf-8"))))
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    return {name.split(".")[0] for name in names}
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
+def test_only_scripts_of_their_own_environment_import_pytorch(script):
+    """And they import nothing else that would have to be installed there."""
+    if script.stem.startswith("torch_"):
+        assert imported(script) - set(sys.stdlib_module_names) == {"torch"}
+    else:
+        assert "torch" not in imported(script)
+
+
+def test_pytorch_is_no_dependency():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = project["dependencies"] + sum(project["optional-dependencies"].values(), [])
+    assert not [name for name in wanted if name.startswith("torch")]
+
+
+def test_products_of_an_lstm_iteration_are_those_counted_by_hand(benchmarks):
+    """Gates 200 × 54, head 2 × 50; two operations each, three times, for 1000 runs of 200 rounds."""
+    import products
+
+    assert products.operations() == 6 * 10_900 * 200_000 == 13_080_000_000
+    assert products.operations(arms=3, hidden=1, rollouts=1, horizon=1) == 6 * (4 * 7 + 3)
+
+
+def test_speed_of_a_product_is_positive_and_the_limit_follows_from_the_best(benchmarks, monkeypatch):
+    import products
+
+    assert products.speed(8, arms=2, hidden=3, repeats=1) > 0
+    monkeypatch.setattr(products, "speed", {128: 1e9, 512: 4e9, 1000: 2e9}.__getitem__)
+    assert products.seconds() == pytest.approx(3.27)
+
+
+def test_ratio_is_that_of_the_best_times_and_its_range_that_of_the_turns(benchmarks):
+    import speed
+
+    row = speed.compared([(2.0, 8.0), (1.0, 6.0), (4.0, 5.0)])
+    assert row == {"ours": 1, "peer": 5, "ratio": 5, "low": 1.25, "high": 6}
+
+
+@pytest.fixture
+def speed_json(benchmarks, monkeypatch, capsys):
+    """Runs the benchmark with every measurement replaced by a row of its name."""
+    import speed
+
+    row = {"ours": 1, "peer": 2, "ratio": 2, "low": 1, "high": 3}
+    for name in ("training", "lstm", "evaluation", "choice", "memory"):
+        monkeypatch.setattr(speed, f"{name}_rows", lambda *_, name=name: [{"what": name, **row}])
+    for name in ("iteration", "start"):
+        monkeypatch.setattr(speed, f"{name}_row", lambda *_, name=name: {"what": name, **row})
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["speed.py", "--json", *arguments])
+        speed.main()
+        return [row["what"] for row in json.loads(capsys.readouterr().out)["rows"]]
+
+    return run
+
+
+def test_rows_can_be_chosen(speed_json):
+    assert len(speed_json()) == len(ROWS)
+    assert speed_json("--quick") == ["training", "lstm", "evaluation", "iteration", "start"]
+    assert speed_json("--quick", "--only", "lstm") == ["lstm"]
+    assert speed_json("--quick", "--only", "memory") == ["memory"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "passed"),
+    [((), []), (("--quick",), ["--quick"]), (("--only", "lstm", "--json"), ["--json", "--only", "lstm"])],
+)
+def test_command_hands_its_options_on(monkeypatch, arguments, passed):
+    commands = []
+
+    def run(command, check):
+        commands.append(command)
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    assert CliRunner().invoke(cli.app, ["bench", *arguments]).exit_code == 0
+    assert commands == [[sys.executable, str(ROOT / "benchmarks" / "speed.py"), *passed]]
+
+
+def test_command_refuses_unknown_rows():
+    with pytest.raises(InputError, match="unknown rows 'lstn': did you mean 'lstm'?"):
+        bench(only="lstn")
