@@ -95,7 +95,7 @@ def learn(
         for option in given:
             if given[option]:
                 raise InputError(f"{option} does not apply to dqn, which is learned by Q-learning")
-    plan = recipes.choose(rollout.check(policy, problem), recipe)
+    plan = recipes.choose(rollout.check(policy, problem), recipe, imitate is not None)
     iterations = whole("iterations", plan.iterations if iterations is None else iterations)
     batch = whole("batch", plan.batch if batch is None else batch)
     if isinstance(policy, DQN):
@@ -158,8 +158,8 @@ def learn(
         if place < run.stage or run.stopped:
             continue
         run.enter(place)
-        kind = "from scratch" if imitate is None else "after imitation" if place else "imitation"
-        chosen = optimizer or plan.optimizer_for(iterations, kind)
+        tuned = imitate is not None and place > 0
+        chosen = optimizer or plan.optimizer_for(iterations, tuned)
         steps = Steps(stage.policy.compiled(), chosen, scale)
         own = jax.random.fold_in(random.stream(key, "training"), place)
         for step in _ascend(run, stage, own, steps, iterations, temperature):

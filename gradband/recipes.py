@@ -34,14 +34,14 @@ class Recipe:
     estimator: Estimator = Estimator("self")
     optimizer: Optimizer | None = None
     """an Optax optimiser for L iterations; None for the paper's step size α = 1/(c √L)"""
-    imitator: Optimizer | None = None
-    """the optimiser for imitation, if another one"""
     tuner: Optimizer | None = None
     """the optimiser after imitation, if another one"""
     temperature: Callable[[int, int], float] | None = None
     curriculum: Callable[[int], tuple[int, ...]] = lambda horizon: ()
     settings: dict[str, float] = dataclasses.field(default_factory=dict)
     """of the policy's first weights, where it has them"""
+    imitating: "Recipe | None" = None
+    """the recipe in place of this one for a warm start by imitation"""
 
     def begin(self, policy: Policy) -> Policy:
         """The policy with this recipe's first weights."""
@@ -54,17 +54,16 @@ class Recipe:
             return self.estimator
         return Estimator("leave-one-out")
 
-    def optimizer_for(self, iterations: int, place: str = "from scratch") -> optax.GradientTransformation:
-        """The optimiser for L iterations: from scratch, for imitation, or after it."""
-        others = {"imitation": self.imitator, "after imitation": self.tuner}
-        make = others.get(place) or self.optimizer
+    def optimizer_for(self, iterations: int, tuned: bool = False) -> optax.GradientTransformation:
+        """The optimiser for L iterations, from scratch or after imitation."""
+        make = self.tuner if tuned and self.tuner else self.optimizer
         return PLAIN if make is None else make(iterations)
 
 
-def clipped_adam(iterations: int, rate: float = RATE) -> optax.GradientTransformation:
+def clipped_adam(iterations: int, rate: float = RATE, b2: float = 0.999) -> optax.GradientTransformation:
     """Adam, its steps falling from `rate` to almost nothing along a cosine; gradients clipped at norm 1."""
     steps = optax.cosine_decay_schedule(rate, iterations, 0.02)
-    return optax.chain(optax.clip_by_global_norm(1.0), optax.adam(steps))
+    return optax.chain(optax.clip_by_global_norm(1.0), optax.adam(steps, b2=b2))
 
 
 def fading(
@@ -89,22 +88,30 @@ PAPER = Recipe(
     curriculum=lambda horizon: (20,) if horizon > 20 else (),
     settings={"forget": 0.0, "head": 1.0},
 )
+WARM = Recipe(
+    "network, imitating",
+    iterations=1600,
+    batch=128,
+    estimator=Estimator("critic", returns="expected"),
+    optimizer=partial(clipped_adam, rate=0.01, b2=0.99),
+    tuner=partial(clipped_adam, rate=0.001),
+)
 NETWORK = Recipe(
     "network",
     iterations=600,
     batch=512,
     estimator=Estimator("critic", returns="expected"),
     optimizer=clipped_adam,
-    imitator=partial(clipped_adam, rate=0.01),
-    tuner=partial(clipped_adam, rate=0.001),
     curriculum=rising,
+    imitating=WARM,
 )
-INDEX = dataclasses.replace(
-    NETWORK,
-    name="index",
-    iterations=400,
-    optimizer=partial(clipped_adam, rate=0.01),
-    curriculum=lambda horizon: (),
+INDEX = Recipe(
+    "index",
+    iterations=300,
+    batch=256,
+    estimator=Estimator("critic", returns="expected"),
+    optimizer=partial(clipped_adam, rate=0.003),
+    imitating=dataclasses.replace(WARM, name="index, imitating", iterations=300),
 )
 RECIPES = {
     "gradband": GRADBAND,
@@ -116,8 +123,8 @@ RECIPES = {
 USUAL = {"lstm": "network", "index": "index"}
 
 
-def choose(policy: Policy, given: Recipe | str | None) -> Recipe:
-    """The recipe of this name, or the usual one of a bound policy.
+def choose(policy: Policy, given: Recipe | str | None, imitating: bool = False) -> Recipe:
+    """The recipe of this name, or the usual one of a bound policy; and what it does for imitation.
 
     >>> from gradband.policies import LSTM, SoftElim
     >>> names = [choose(policy.bind(2, 200), None).name for policy in (SoftElim(), LSTM())]
@@ -125,10 +132,12 @@ def choose(policy: Policy, given: Recipe | str | None) -> Recipe:
     ('gradband', 'network', 500)
     """
     if isinstance(given, Recipe):
-        return given
-    if given is None:
+        found = given
+    elif given is None:
         many = sum(math.prod(leaf.shape) for leaf in policy.shapes().values()) > gradient.FEW
-        return RECIPES[USUAL.get(policy.name, "network" if many else "gradband")]
-    if given not in RECIPES:
+        found = RECIPES[USUAL.get(policy.name, "network" if many else "gradband")]
+    elif given in RECIPES:
+        found = RECIPES[given]
+    else:
         raise unknown("recipe", given, RECIPES)
-    return RECIPES[given]
+    return found.imitating or found if imitating else found

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.ad_checkpoint import checkpoint_name
 
 from gradband import random
 from gradband.batching import batch_last
@@ -107,7 +108,8 @@ def play(
     def pull(key: Array, reward_key: Array, params: Any, states: Any, instance: Any, t: Array) -> Any:
         (params, theirs), (state, their_state) = params, states
         arm, log_probs = _pull(policy, key, params, state, temperature)
-        reward = problem.reward(reward_key, instance, arm, t)
+        arm = checkpoint_name(arm, KEPT)
+        reward = checkpoint_name(problem.reward(reward_key, instance, arm, t), KEPT)
         rounded = (random.unit(random.words(key)[1]) < reward).astype(reward.dtype)
         mean = pick(prior.means(instance), arm) if prior.knows_means else None
         after, wish = policy.update(params, state, arm, rounded if policy.binary else reward), None

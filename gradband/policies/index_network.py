@@ -16,12 +16,13 @@ FEATURES = 8  # numbers that the network sees of each arm
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class IndexNetwork(Counting):
-    """p is a softmax of the arms' scores, which a network computes from counts and the rounds left.
+    """p is a softmax of the arms' scores, which come from counts and the rounds left.
 
-    Each arm's features x_i (see `features`) pass through a layer that all arms share, e_i = φ(A x_i); the
-    greatest and the mean of the e_j over all arms j are joined to e_i, and a second layer scores the arm.
-    Nothing depends on the order of arms or on K, and counts, spreads and rounds are scaled so that the
-    same weights play at other K and n. The first policy, before learning, has the scores of `init`.
+    An arm's score is that of KL-SoftElim, −w T_i kl(μ̂_i, max_j μ̂_j), plus what a network says of its
+    features x_i (see `features`): all arms share a layer, e_i = φ(A x_i + b), the greatest and the mean e_j
+    over all arms are joined to e_i, and a second layer scores the arm. Nothing depends on the order of
+    arms or on K, and counts, spreads and rounds are on scales that do not change with n, so that the same
+    weights play at other K and n. The network begins at zero: learning starts from KL-SoftElim, w = 10.
 
     Rewards lie in [0, 1]; a and b are pseudo-counts, as of a Beta(a, b) prior, in the means and spreads.
     """
@@ -41,7 +42,7 @@ class IndexNetwork(Counting):
 
     def init(self, key: Array) -> Params:
         h = self.hidden
-        keys = jax.random.split(key, 3)
+        keys = jax.random.split(key, 2)
 
         def weights(key: Array, rows: int, columns: int) -> Array:
             return jax.random.normal(key, (rows, columns)) * math.sqrt(1 / columns)
@@ -51,39 +52,40 @@ class IndexNetwork(Counting):
             "b0": jnp.zeros(h),
             "w1": weights(keys[1], h, 3 * h),
             "b1": jnp.zeros(h),
-            "w2": 0.1 * weights(keys[2], 1, h)[0],
-            "direct": jnp.zeros(FEATURES),
+            "w2": jnp.zeros(h),
+            "doubt": jnp.ones(()),
         }
 
-    def features(self, counts: Counts) -> Array:
-        """What the network sees of each arm [8, K]."""
+    def features(self, counts: Counts) -> tuple[Array, Array]:
+        """What the network sees of each arm [8, K], and 10 T_i kl(μ̂_i, max_j μ̂_j) [K]."""
         pulls, left = counts.pulls, self.horizon - counts.rounds
         total = pulls + self.a + self.b
-        mean = (counts.sums + self.a) / total
-        spread = jnp.sqrt(mean * (1 - mean) / (total + 1))
+        mean, rest = (counts.sums + self.a) / total, (pulls - counts.sums + self.b) / total
+        spread = jnp.sqrt(mean * rest / (total + 1))
         gap = mean.max() - mean
         best = jnp.where(gap == 0, spread, 0).max()
-        ahead = jnp.log(jnp.maximum(left, 1)) * jnp.ones_like(mean)
+        divergence = mean * jnp.log(mean / mean.max()) + rest * jnp.log(rest / rest.min())
+        same = jnp.ones_like(mean)
         seen = (
             mean - 0.5,
             10 * spread,
             gap / spread,
             gap / jnp.sqrt(spread**2 + best**2),
             jnp.log(total) - 1,
-            ahead / 5,
-            (left / self.horizon) * jnp.ones_like(mean),
+            jnp.log(jnp.maximum(left, 1)) / 5 * same,
+            left / self.horizon * same,
             jnp.log1p(left / total) - 1,
         )
-        return jnp.stack(seen)
+        return jnp.stack(seen), 10 * pulls * divergence
 
     def scores(self, params: Params, counts: Counts) -> Array:
         """The arms' scores [K]."""
-        x = self.features(counts)
+        x, doubt = self.features(counts)
         h = self.hidden
-        e = jax.nn.relu(params["w0"] @ x + params["b0"][:, None])
+        e = jax.nn.silu(params["w0"] @ x + params["b0"][:, None])
         pooled = params["w1"][:, h:] @ jnp.concatenate([e.max(1), e.mean(1)]) + params["b1"]
-        y = jax.nn.relu(params["w1"][:, :h] @ e + pooled[:, None])
-        return params["w2"] @ y + params["direct"] @ x
+        y = jax.nn.silu(params["w1"][:, :h] @ e + pooled[:, None])
+        return params["w2"] @ y - params["doubt"] * doubt
 
     def log_probs(self, params: Params, state: Counts) -> Array:
         return jax.nn.log_softmax(self.scores(params, state))
