@@ -90,11 +90,11 @@ PAPER = Recipe(
 )
 WARM = Recipe(
     "network, imitating",
-    iterations=1600,
+    iterations=2400,
     batch=128,
     estimator=Estimator("critic", returns="expected"),
     optimizer=partial(clipped_adam, rate=0.01, b2=0.99),
-    tuner=partial(clipped_adam, rate=0.001),
+    tuner=partial(clipped_adam, rate=0.0001),
 )
 NETWORK = Recipe(
     "network",
@@ -111,7 +111,9 @@ INDEX = Recipe(
     batch=256,
     estimator=Estimator("critic", returns="expected"),
     optimizer=partial(clipped_adam, rate=0.003),
-    imitating=dataclasses.replace(WARM, name="index, imitating", iterations=300),
+    imitating=dataclasses.replace(
+        WARM, name="index, imitating", iterations=300, tuner=partial(clipped_adam, rate=0.001)
+    ),
 )
 RECIPES = {
     "gradband": GRADBAND,

@@ -14,9 +14,10 @@ from gradband.errors import InputError
 from gradband.evaluation import evaluate
 from gradband.gradient import Estimator
 from gradband.learned import load
-from gradband.learning import annealed, learn
+from gradband.learning import learn
 from gradband.policies import Boltzmann, Counting, EpsilonGreedy, Exp3, SoftElim
 from gradband.problems import Problem
+from gradband.recipes import annealed
 
 SMALL = problems.named("two-point", horizon=20)
 QUICK = {"iterations": 6, "batch": 256}
