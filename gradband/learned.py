@@ -18,7 +18,8 @@ class Learned:
     policy: Policy
     params: Params
     history: dict[str, np.ndarray]
-    """by iteration [L]: `horizon`, gradient `norm`, `regret` and `regret_se`; `params` is [L, P]"""
+    """by iteration [L]: `horizon`, gradient `norm`, `regret` and `regret_se`; `params` is [L, P], and
+    [L, 0] for networks"""
     about: dict[str, Any]
     """problem, settings, seed, versions; `evaluation` if there was one"""
     stopped: str = ""

@@ -170,8 +170,9 @@ def learn(
                 run.save()
     about["training"]["seconds"] = round(time.perf_counter() - began, 3)
     history = {name: np.asarray(run.history[name], np.float32) for name in HISTORY}
+    size = flattened(start).size
     kept = np.asarray(run.history["params"], np.float32)
-    history["params"] = kept.reshape(len(run.history["regret"]), -1)
+    history["params"] = kept.reshape(len(run.history["regret"]), size if size <= gradient.FEW else 0)
     return Learned(bound[-1], run.params, history, about, run.stopped)
 
 

@@ -71,7 +71,7 @@ def test_like_vmap(name):
 @pytest.mark.parametrize("name", POLICIES)
 def test_policies_like_vmap(name):
     policy = POLICIES[name]().bind(K, 40)
-    params = policy.init(jax.random.key(0))
+    params = policy.folded(policy.init(jax.random.key(0)))
 
     def few_rounds(theta, values, key, shared):
         state = policy.begin(params, jnp.int32(policy.latents - 1))

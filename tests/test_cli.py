@@ -357,8 +357,13 @@ def assert_refused(ran, word):
         ("learn --optimizer adam --learning-rate -1", "learning rate"),
         ("learn --optimizer adam --learning-rate nan", "learning rate"),
         ("learn --optimizer adam --decay 2", "decay"),
-        ("learn --learning-rate 0.1", "paper's step size"),
-        ("learn --decay 0.9", "paper's step size"),
+        ("learn --learning-rate 0.1", "choose an --optimizer"),
+        ("learn --optimizer paper --decay 0.9", "choose an --optimizer"),
+        ("learn --recipe papr", "unknown recipe 'papr': did you mean 'paper'"),
+        ("learn --imitate nobody", "unknown policy 'nobody'"),
+        ("learn --imitate missing.safetensors", "missing.safetensors: No such file"),
+        ("learn gaussian.toml --policy boltzmann --imitate gittins", r"gittins needs rewards in \[0, 1\]"),
+        ("learn table.toml --policy lstm --baseline critic", "baseline critic needs to know the best arm"),
         ("learn --returns real", "unknown returns 'real': did you mean 'realised'"),
         ("learn --scale lin", "unknown scale 'lin': did you mean 'linear'"),
         ("learn --noise shard", "unknown noise 'shard': did you mean 'shared'"),
@@ -479,3 +484,28 @@ def test_compiled_code_is_kept_in_the_cache_folder_unless_the_user_says_otherwis
     environment[names[0]] = "mine"
     cli.use_cache()
     assert environment[names[0]] == "mine"
+
+
+def test_a_network_is_learned_from_a_reference_and_explained(run, tmp_path):
+    command = (
+        "learn two-point --horizon 10 --policy lstm:hidden=4 --imitate optimal --iterations 3 --batch 20"
+    )
+    done = run(*command.split(), "--instances", "200", "--out", "net", "--json")
+    result = json.loads(done.out)
+    assert result["params"]["arm"] == {"shape": [2, 4]}
+    assert result["regret"]["mean"] > result["optimum"]
+    file = tmp_path / "net" / "policy.safetensors"
+    again = run(
+        "compare",
+        "two-point",
+        "--horizon",
+        "10",
+        "--policies",
+        f"{file},ts",
+        "--instances",
+        "200",
+        "--json",
+    )
+    assert {row["name"] for row in json.loads(again.out)["policies"]} == {str(file), "ts"}
+    seen = json.loads(run("explain", str(file), "--instances", "200", "--json").out)
+    assert len(seen["windows"]) == 3

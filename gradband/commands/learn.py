@@ -165,7 +165,7 @@ def learn(
     result = {
         "problem": task.describe() | {"name": label},
         "policy": start.name,
-        "params": learned.params,
+        "params": described(learned.params),
         "regret": vars(ours),
         "regret_before": vars(before),
         "optimum": optimum,
@@ -204,6 +204,14 @@ def learn(
 def reference(task: Any, text: str) -> Any:
     """The policy to imitate."""
     return optimal_policy(task) if text == "optimal" else player(text)
+
+
+def described(params: dict[str, Any]) -> dict[str, Any]:
+    """Parameters by name; of a network, whose weights are in its file, their shapes."""
+    from gradband.gradient import FEW
+
+    few = sum(leaf.size for leaf in params.values()) <= FEW
+    return params if few else {name: {"shape": list(leaf.shape)} for name, leaf in params.items()}
 
 
 def progress_of(step: Any) -> str:
