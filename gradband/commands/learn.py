@@ -145,7 +145,7 @@ def learn(
     names = {"policy": "policy.safetensors", "curve": "training.png", "result": "result.json"}
     files = {what: str(folder / name) for what, name in names.items()}
     learned.save(files["policy"])
-    entries: dict[str, Any] = {f"{start.name}, learned": learned, f"{start.name}, before": start}
+    entries: dict[str, Any] = {f"{start.name}, learned": learned, f"{start.name}, before": learned.policy}
     entries |= {"ts": gb.policies.ThompsonSampling()} if task.unit else {}
     table = measure(entries, task, instances, seed, devices)
     optimum, note = known_optimum(task)
