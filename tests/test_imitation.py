@@ -7,7 +7,7 @@ import pytest
 import gradband as gb
 from gradband import blocks, imitation, random
 from gradband.errors import InputError
-from gradband.policies import LSTM, Gittins, SoftElim, ThompsonSampling
+from gradband.policies import LSTM, SoftElim, ThompsonSampling
 
 PROBLEM = gb.problems.named("two-point", horizon=20)
 
@@ -60,7 +60,7 @@ def test_learning_goes_on_from_imitation():
     assert learned.about["training"]["imitate"] == "softelim"
 
 
-@pytest.mark.parametrize("reference", [Gittins(), ThompsonSampling(), gb.exact.optimum(PROBLEM).policy])
+@pytest.mark.parametrize("reference", [ThompsonSampling(), gb.exact.optimum(PROBLEM).policy])
 def test_a_network_imitates_any_policy(reference):
     network = LSTM(hidden=8)
     learned = gb.learn(network, PROBLEM, imitate=reference, iterations=60, batch=128, seed=3)
