@@ -114,7 +114,7 @@ def compare(
         ["policy", "Bayes regret", "± se", "above the first", "± se", *bars, "seconds"],
         [
             [
-                row.name,
+                figures.shortened(row.name),
                 f"{row.regret.mean:.3f}",
                 f"{row.regret.se:.3f}",
                 *above(table, row.name),

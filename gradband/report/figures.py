@@ -14,6 +14,15 @@ if TYPE_CHECKING:
 BLANK = "0.93"  # grey of cells that hold nothing
 
 
+def shortened(name: str, most: int = 40) -> str:
+    """A name that leaves room for a picture: of a long path its end.
+
+    >>> shortened("a/long/path/policy.safetensors", 12)
+    '…safetensors'
+    """
+    return name if len(name) <= most else "…" + name[1 - most :]
+
+
 def comparison(path: Path, title: str, rows: list[dict[str, Any]], optimum: float | None) -> None:
     """Draws policies' regrets as bars, from their `name`, `regret`, `se` and `share` of the way from ts.
 
@@ -30,7 +39,7 @@ def comparison(path: Path, title: str, rows: list[dict[str, Any]], optimum: floa
     )
     places = np.arange(len(rows))[::-1]
     axis.barh(places, regrets, xerr=errors, color="C0", height=0.62, error_kw={"linewidth": 1.2})
-    axis.set_yticks(places, names)
+    axis.set_yticks(places, [shortened(name) for name in names])
     most = max([*regrets, 1e-9])
     for place, regret, error, share in zip(places, regrets, errors, shares, strict=True):
         words = f"{regret:.2f}" + ("" if share is None else f"  ({100 * share:.0f} %)")
