@@ -5,7 +5,7 @@
     python benchmarks/networks.py --summary              # what is there so far
 
 Each result is a line of `runs/networks.jsonl`, written at once; what is there is not done again. So an
-interrupted run goes on, and several may run side by side, each on its own `--devices`.
+interrupted run goes on. Several may run side by side with `--devices 1`, each on other seeds or tasks.
 """
 
 import argparse
@@ -27,7 +27,7 @@ NETWORK = recipes.RECIPES["network"]
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """A policy to learn on a problem; regrets are measured on `played`, which may be another problem."""
+    """A policy to learn on a problem, and other problems to play it on, by name."""
 
     policy: str
     problem: gb.Problem
@@ -36,7 +36,7 @@ class Task:
     worst: float | None = None
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
     imitate: str = ""
-    played: gb.Problem | None = None
+    elsewhere: dict[str, gb.Problem] = dataclasses.field(default_factory=dict)
 
 
 def named(name: str, **size: int) -> gb.Problem:
@@ -66,11 +66,10 @@ def tasks() -> dict[str, Task]:
     }
     for arms in (3, 5, 10, 20):
         found[f"lstm/distractors-{arms}"] = Task("lstm", named("distractors", arms=arms), 1.45)
-    ten = named("bernoulli-10", horizon=200)
-    for arms, horizon in ((2, 200), (5, 200), (20, 200), (50, 200), (10, 50), (10, 500)):
-        there = named("bernoulli-10", arms=arms, horizon=horizon)
-        found[f"index/K={arms},n={horizon}/there"] = Task("index", there)
-        found[f"index/K={arms},n={horizon}/from K=10,n=200"] = Task("index", ten, played=there)
+    sizes = [(2, 200), (5, 200), (20, 200), (50, 200), (10, 50), (10, 500)]
+    there = {f"K={k},n={n}": named("bernoulli-10", arms=k, horizon=n) for k, n in sizes}
+    found |= {f"index/{size}": Task("index", problem) for size, problem in there.items()}
+    found["index/K=10,n=200"] = Task("index", named("bernoulli-10", horizon=200), elsewhere=there)
     return found
 
 
@@ -111,13 +110,13 @@ def measure(task: Task, seed: int, devices: int | None) -> dict[str, Any]:
         task.policy, task.problem, imitate=reference, seed=seed, devices=devices, **task.settings
     )
     seconds = time.perf_counter() - began
-    table = gb.evaluate(
-        learned, task.played or task.problem, instances=INSTANCES, seed=1000 + seed, devices=devices
-    )
-    regret = table.rows[0].regret
+    how: dict[str, Any] = {"instances": INSTANCES, "seed": 1000 + seed, "devices": devices}
+    regret = gb.evaluate(learned, task.problem, **how).rows[0].regret
+    others = {name: gb.evaluate(learned, other, **how).rows[0] for name, other in task.elsewhere.items()}
     return {
         "regret": regret.mean,
         "se": regret.se,
+        "elsewhere": {name: vars(row.regret) for name, row in others.items()},
         "seconds": round(seconds, 1),
         "training": learned.about["training"],
         "stopped": learned.stopped,
@@ -141,6 +140,11 @@ def summary(results: list[dict[str, Any]], known: dict[str, Task]) -> str:
             f"{name:<45} {regrets.mean():7.3f} ± {se:.3f}  worst {regrets.max():7.3f}"
             f"  {seconds:4.0f} s  seeds {seeds}{'  target' + wanted if wanted else ''}"
         )
+        for other in task.elsewhere:
+            played = [row["elsewhere"][other]["mean"] for row in rows]
+            own = [row["regret"] for row in results if row["task"] == f"index/{other}"]
+            ratio = f", {np.mean(played) / np.mean(own):.3f} of one learned there" if own else ""
+            lines.append(f"    played at {other}: {np.mean(played):.3f}{ratio}")
     return "\n".join(lines)
 
 

@@ -70,6 +70,7 @@ class Critic:
     def weights(self) -> np.ndarray:
         squares, products = self.moments[..., :-1], self.moments[..., -1:]
         diagonal = np.einsum("tff->tf", squares)
+        # A feature may be zero throughout, and all of them are before the first batch.
         penalty = RIDGE * diagonal + 1e-9 * diagonal.max(1, keepdims=True) + 1e-12
         ridge = squares + penalty[..., None] * np.eye(FEATURES)
         return np.linalg.solve(ridge, products)[..., 0].astype(np.float32)

@@ -66,7 +66,7 @@ def learn(
     before the problem's own. With a policy to `imitate` there is no curriculum unless given: the first L
     iterations make the learner agree with it, and L of GradBand follow. With a `checkpoint` file,
     `resume` goes on from it, to the same bits, after comparing all settings; of an optimiser of yours only
-    its `optimizer_name` can be compared.
+    its `optimizer_name` can be compared, and of a policy to imitate its name.
 
     DQN is learned by `q_learning.train`, to which only L, m, the seed and `progress` apply.
 
@@ -197,13 +197,14 @@ def _imitation(
 ) -> Stage:
     """Ascent on the agreement with a reference."""
     reference = rollout.check(imitate if isinstance(imitate, Policy) else imitate.policy, problem)
-    params = reference.init(jax.random.key(0)) if isinstance(imitate, Policy) else imitate.params
-    compute = partial(imitation.compute, policy, jax.device_put(problem), instances=batch, on=on)
+    given = reference.init(jax.random.key(0)) if isinstance(imitate, Policy) else imitate.params
+    pair = reference, reference.as_params(given)
+    task = jax.device_put(problem)
+    compute = partial(imitation.compute, policy, task, instances=batch, reference=pair, on=on)
 
     def estimate(params: Params, key: Any, batch: int, temperature: Any, learned: Any) -> Estimate:
-        return compute(params=params, key=key, batch=batch, reference=(reference, theirs))
+        return compute(params=params, key=key, batch=batch)
 
-    theirs = reference.as_params(params)
     return Stage(policy, estimate)
 
 

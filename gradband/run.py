@@ -65,8 +65,12 @@ class Run:
     def begin(self, state: Any, critic: Critic | None) -> None:
         """Takes the optimiser's first state and the critic, or those that were restored."""
         self.state = state
-        self.critic = self.critic or critic
-        if self.restored is not None:
+        if self.restored is None:
+            self.critic = critic
+        else:
+            shapes = [None if given is None else given.moments.shape for given in (self.critic, critic)]
+            if shapes[0] != shapes[1]:
+                raise InputError("the checkpoint was written with another critic")
             if [np.shape(leaf) for leaf in jax.tree.leaves(state)] != [a.shape for a in self.restored]:
                 raise InputError("the checkpoint was written with another optimiser")
             self.state = jax.tree.unflatten(jax.tree.structure(state), self.restored)
@@ -132,6 +136,8 @@ class Run:
             self.stage, self.iteration = (whole(name, about[name], 0) for name in ("stage", "iteration"))
             self.stopped = str(about["stopped"])
             self.critic = Critic(arrays["critic"]) if "critic" in arrays else None
+            if self.critic is not None and not fits(self.critic.moments):
+                raise ValueError("its critic has numbers that are not finite")
             count = sum(name.startswith("optimizer.") for name in arrays)
             self.restored = [arrays[f"optimizer.{i}"] for i in range(count)]
             self.history = {name: list(arrays[f"history.{name}"]) for name in self.history}

@@ -115,3 +115,19 @@ def test_command_hands_its_options_on(monkeypatch, arguments, passed):
 def test_command_refuses_unknown_rows():
     with pytest.raises(InputError, match="unknown rows 'lstn': did you mean 'lstm'?"):
         bench(only="lstn")
+
+
+@pytest.mark.usefixtures("benchmarks")
+def test_a_policy_played_elsewhere_is_compared_with_one_learned_there():
+    import networks
+
+    known = networks.tasks()
+    elsewhere = {size: {"mean": 3.3, "se": 0.1} for size in known["index/K=10,n=200"].elsewhere}
+    row = {"seed": 0, "se": 0.1, "seconds": 1.0, "elsewhere": {}}
+    rows = [
+        row | {"task": "index/K=10,n=200", "regret": 9.0, "elsewhere": elsewhere},
+        row | {"task": "index/K=2,n=200", "regret": 3.0},
+    ]
+    shown = networks.summary(rows, known)
+    assert "played at K=2,n=200: 3.300, 1.100 of one learned there" in shown
+    assert "played at K=50,n=200: 3.300\n" in shown

@@ -36,8 +36,11 @@ def test_features_exist_where_arms_are_impossible():
 
 
 @pytest.mark.parametrize("theta", [0.1, 0.3])
-def test_a_critic_halves_the_variance(theta):
-    """At least: measured 2.0 and 2.4 times less than with the best arm as the baseline."""
+def test_a_critic_lowers_the_variance(theta):
+    """Measured on 8000 instances: 1.9 and 2.4 times less than with the best arm as the baseline.
+
+    1.5 leaves room for the spread of two variances from 4000 instances.
+    """
     spreads = [
         gb.estimate(
             gb.policies.SoftElim(theta=theta),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import gradband as gb
-from gradband import recipes
+from gradband import files, recipes
 from gradband.errors import InputError
 from gradband.policies import DQN, LSTM, SoftElim
 
@@ -85,3 +85,19 @@ def test_a_critic_survives_an_interruption(tmp_path):
     again = gb.learn(LSTM(hidden=4), SMALL, checkpoint=file, resume=True, **settings)
     for name, leaf in whole.params.items():
         assert np.asarray(leaf).tobytes() == np.asarray(again.params[name]).tobytes()
+
+
+@pytest.mark.parametrize("change", ["gone", "another horizon", "not finite"])
+def test_a_damaged_critic_in_a_checkpoint_is_refused(tmp_path, change):
+    file = tmp_path / "checkpoint.safetensors"
+    settings = {"estimator": "critic", "iterations": 2, "batch": 20, "checkpoint": file}
+    gb.learn(SoftElim(), SMALL, **settings)
+    arrays, about = files.load(file, "checkpoint")
+    critic = arrays.pop("critic")
+    if change == "another horizon":
+        arrays["critic"] = critic[:-1]
+    if change == "not finite":
+        arrays["critic"] = critic * np.nan
+    files.save(file, "checkpoint", arrays, about)
+    with pytest.raises(InputError, match="critic"):
+        gb.learn(SoftElim(), SMALL, resume=True, **settings)

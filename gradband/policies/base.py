@@ -83,7 +83,7 @@ class Policy:
         return {name: jnp.asarray(value, shapes[name].dtype) for name, value in given.items()}
 
     def folded(self, params: Params) -> Params:
-        """The parameters as a rollout uses them, made once before the first round."""
+        """The parameters as `begin`, `log_probs`, `act` and `update` get them, made once before round 1."""
         return params
 
     def compiled(self) -> Self:

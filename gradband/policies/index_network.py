@@ -10,6 +10,7 @@ from jax import Array
 
 from gradband.errors import positive, whole
 from gradband.policies.base import Counting, Counts, Params
+from gradband.policies.kl_softelim import divergence
 
 FEATURES = 8  # numbers that the network sees of each arm
 
@@ -64,7 +65,6 @@ class IndexNetwork(Counting):
         spread = jnp.sqrt(mean * rest / (total + 1))
         gap = mean.max() - mean
         best = jnp.where(gap == 0, spread, 0).max()
-        divergence = mean * jnp.log(mean / mean.max()) + rest * jnp.log(rest / rest.min())
         same = jnp.ones_like(mean)
         seen = (
             mean - 0.5,
@@ -76,7 +76,7 @@ class IndexNetwork(Counting):
             left / self.horizon * same,
             jnp.log1p(left / total) - 1,
         )
-        return jnp.stack(seen), 10 * pulls * divergence
+        return jnp.stack(seen), 10 * pulls * divergence(mean, rest)
 
     def scores(self, params: Params, counts: Counts) -> Array:
         """The arms' scores [K]."""

@@ -46,5 +46,13 @@ class KLSoftElim(Counting, OneParameter):
     def log_probs(self, params: Params, state: Counts) -> Array:
         ones, zeros = params["a"] + state.sums, params["b"] + state.pulls - state.sums
         mean, rest = ones / (ones + zeros), zeros / (ones + zeros)
-        divergence = mean * jnp.log(mean / mean.max()) + rest * jnp.log(rest / rest.min())
-        return jax.nn.log_softmax(-state.pulls * divergence / params["theta"])
+        return jax.nn.log_softmax(-state.pulls * divergence(mean, rest) / params["theta"])
+
+
+def divergence(mean: Array, rest: Array) -> Array:
+    """kl(μ_i, max_j μ_j) [K] of Bernoulli variables, from μ [K] and 1 − μ, both above 0.
+
+    >>> print(divergence(jnp.array([0.5, 0.25]), jnp.array([0.5, 0.75])).round(4))
+    [0.     0.1308]
+    """
+    return mean * jnp.log(mean / mean.max()) + rest * jnp.log(rest / rest.min())
