@@ -105,6 +105,9 @@ def play(
         counter = jnp.full_like(keys[0], t)
         return random.hash_words(keys, (jnp.zeros_like(counter), counter))
 
+    rounds = jnp.arange(problem.horizon, dtype=jnp.uint32)
+    ahead = jax.vmap(hashed)(rounds) if kept else None
+
     def pull(key: Array, reward_key: Array, params: Any, states: Any, instance: Any, t: Array) -> Any:
         (params, theirs), (state, their_state) = params, states
         arm, log_probs = _pull(policy, key, params, state, temperature)
@@ -131,8 +134,9 @@ def play(
 
     means = batch_last(prior.means, (1, size), (True,))(instance) if prior.knows_means else None
 
-    def step(carry: Any, t: Array) -> tuple[Any, Any]:
-        state, bits, seen = carry
+    def step(carry: Any, at: tuple[Array, Any]) -> tuple[Any, Any]:
+        (state, own, seen), (t, drawn) = carry, at
+        bits = drawn if kept else own
         reward_key = random.from_words(bits[0][:1], bits[1][:1])
         key = random.from_words(bits[0][1:], bits[1][1:])
         state, played = batch_last(pull, shape, (True, True, False, True, True, False))(
@@ -147,20 +151,20 @@ def play(
         known: dict[str, Any] = {"best_reward": best_reward, "best_mean": best_mean, "means": means}
         round = Round(t=t, **played, **known, all_rewards=lambda: once(all_arms))
         # The next round's bits are made here, and carried, so that the compiler computes them
-        # once, in a loop of their own, rather than inside everything that reads them.
-        return (state, hashed(t + 1), observe(seen, round)), record(round)
+        # once, in a loop of their own, rather than inside everything that reads them. Where rounds
+        # are kept anyway, so are bits, all made at once.
+        return (state, None if kept else hashed(t + 1), observe(seen, round)), record(round)
 
     bits = hashed(BEFORE_THE_FIRST)[0][1:]
     state, score = batch_last(partial(_begin, policy), shape, (False, True))(params, bits)
     their_state = None
     if other is not None:
         their_state, _ = batch_last(partial(_begin, other), shape, (False, True))(theirs, bits)
-    carry = (state, their_state), hashed(jnp.uint32(0)), start(score)
-    rounds = jnp.arange(problem.horizon, dtype=jnp.uint32)
+    carry = (state, their_state), None if kept else hashed(jnp.uint32(0)), start(score)
     if kept:
         saved = jax.checkpoint_policies.save_only_these_names(KEPT)
         step = jax.checkpoint(step, prevent_cse=False, policy=saved)
-    (_, _, seen), recorded = jax.lax.scan(step, carry, rounds)
+    (_, _, seen), recorded = jax.lax.scan(step, carry, (rounds, ahead))
     return seen, recorded
 
 

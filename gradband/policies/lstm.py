@@ -14,6 +14,18 @@ from gradband.policies.base import KEPT, Params, Policy
 from gradband.pytrees import one_hot
 
 
+@jax.custom_jvp
+def kept_tanh(x: Array) -> Array:
+    """tanh(x), kept for a gradient through a rollout: its derivative needs nothing else."""
+    return jnp.tanh(x)
+
+
+@kept_tanh.defjvp
+def _(at: tuple[Array], along: tuple[Array]) -> tuple[Array, Array]:
+    y = checkpoint_name(jnp.tanh(*at), KEPT)
+    return y, (1 - y * y) * along[0]
+
+
 class Memory(NamedTuple):
     """The output h [d] and the cell c [d] of the network, both zero before the first round."""
 
@@ -86,8 +98,7 @@ class LSTM(Policy):
     def update(self, params: Params, state: Memory, arm: Array, reward: Array) -> Memory:
         pulled = one_hot(arm, self.arms)
         heard = (jnp.where(pulled, 1 - reward, 0), jnp.where(pulled, reward, 0))
-        sums = checkpoint_name(params["gates"] @ jnp.concatenate([state.output, *heard]), KEPT)
-        d, t = self.hidden, jnp.tanh(sums)
+        d, t = self.hidden, kept_tanh(params["gates"] @ jnp.concatenate([state.output, *heard]))
         add, forget, show = (0.5 + 0.5 * t[i * d : (i + 1) * d] for i in (0, 1, 3))
         cell = forget * state.cell + add * t[2 * d : 3 * d]
         return Memory(show * jnp.tanh(cell), cell)
