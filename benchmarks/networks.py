@@ -12,6 +12,7 @@ import argparse
 import dataclasses
 import json
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,24 @@ from gradband import recipes
 
 INSTANCES = 20_000
 NETWORK = recipes.RECIPES["network"]
+
+
+def steps(
+    iterations: int,
+    horizon: int,
+    *,
+    make: Any = optax.adam,
+    rate: float = 0.005,
+    power: float = 0.4,
+    clip: float = 1.0,
+    warm: float = 0.1,
+    falling: bool = True,
+) -> optax.GradientTransformation:
+    """The usual optimiser of an LSTM, `recipes.careful_adam`, with everything open to change."""
+    rate *= min(1, 20 / horizon) ** power
+    up = round(warm * iterations)
+    sizes: Any = optax.warmup_cosine_decay_schedule(0 if up else rate, rate, up, iterations, 0.02 * rate)
+    return optax.chain(optax.clip_by_global_norm(clip), make(sizes if falling else rate))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +64,7 @@ def named(name: str, **size: int) -> gb.Problem:
 
 def variant(**changes: Any) -> dict[str, Any]:
     """The usual recipe of the LSTM, shorter and with something else in it."""
-    return {"recipe": dataclasses.replace(NETWORK, iterations=200, **changes)}
+    return {"recipe": dataclasses.replace(NETWORK, iterations=100, **changes)}
 
 
 def tasks() -> dict[str, Task]:
@@ -74,30 +93,40 @@ def tasks() -> dict[str, Task]:
 
 
 def ablation() -> dict[str, Task]:
-    """The usual recipe on `uniform-2` with a third of its iterations, and one thing changed at a time."""
-    loo = gb.Estimator("leave-one-out", 4, "expected")
+    """The usual recipe with a quarter of its iterations, and one thing changed at a time."""
+
+    def estimator(*given: Any) -> gb.Estimator:
+        return gb.Estimator(*given, returns="expected")
+
+    quarter, half = NETWORK.batch // 4, NETWORK.batch // 2
     changes: dict[str, dict[str, Any]] = {
         "usual": variant(),
-        "no critic: leave-one-out over 4 runs": variant(estimator=loo, batch=NETWORK.batch // 4),
-        "no critic: self": variant(
-            estimator=gb.Estimator("self", returns="expected"), batch=NETWORK.batch // 2
+        "critic without luck": variant(estimator=estimator("critic")),
+        "no critic: leave-one-out over 4 runs": variant(
+            estimator=estimator("leave-one-out", 4), batch=quarter
         ),
-        "no critic: optimal": variant(estimator=gb.Estimator("optimal", returns="expected")),
-        "realised rewards": variant(estimator=dataclasses.replace(NETWORK.estimator, returns="realised")),
-        "no clipping": variant(
-            optimizer=lambda n: optax.adam(optax.cosine_decay_schedule(recipes.RATE, n, 0.02))
-        ),
-        "constant steps": variant(
-            optimizer=lambda n: optax.chain(optax.clip_by_global_norm(1.0), optax.adam(recipes.RATE))
-        ),
-        "Yogi": variant(optimizer=lambda n: optax.yogi(optax.cosine_decay_schedule(recipes.RATE, n, 0.02))),
-        "steps of .001": variant(optimizer=lambda n: recipes.clipped_adam(n, 0.001)),
+        "no critic: self": variant(estimator=estimator("self"), batch=half),
+        "no critic: optimal": variant(estimator=estimator("optimal")),
+        "realised rewards": variant(estimator=gb.Estimator("luck")),
+        "no clipping": variant(optimizer=partial(steps, clip=1e9)),
+        "constant steps": variant(optimizer=partial(steps, falling=False)),
+        "no warm-up": variant(optimizer=partial(steps, warm=0)),
+        "steps of .005 at all horizons": variant(optimizer=partial(steps, power=0)),
+        "steps a third": variant(optimizer=partial(steps, rate=0.0017)),
+        "Yogi": variant(optimizer=partial(steps, make=optax.yogi)),
+        "no entropy": variant(entropy=None),
         "no curriculum": variant(curriculum=lambda n: ()),
         "curriculum 20": variant(curriculum=lambda n: (20,)),
         "PyTorch's first weights": variant(settings={"forget": 0.0, "head": 1.0}),
+        "head's bias as slow as weights": variant(settings={"bias": 1.0}),
         "annealed temperature": variant(temperature=recipes.annealed),
     }
-    return {f"ablation/{name}": Task("lstm", named("uniform-2"), settings=s) for name, s in changes.items()}
+    problems = {"uniform-2": named("uniform-2"), "distractors-10": named("distractors", arms=10)}
+    return {
+        f"ablation/{title}/{name}": Task("lstm", problem, settings=s)
+        for title, problem in problems.items()
+        for name, s in changes.items()
+    }
 
 
 def measure(task: Task, seed: int, devices: int | None) -> dict[str, Any]:

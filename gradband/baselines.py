@@ -12,7 +12,7 @@ from jax import Array
 
 from gradband.errors import InputError, unknown, whole
 
-USUAL_RUNS = {"none": 1, "optimal": 1, "self": 2, "leave-one-out": 4, "critic": 1}
+USUAL_RUNS = {"none": 1, "optimal": 1, "self": 2, "leave-one-out": 4, "critic": 1, "luck": 1}
 
 
 def none(rewards: Array, best: Array | None) -> Array:
@@ -38,6 +38,7 @@ BASELINES: dict[str, Callable[[Array, Array | None], Array]] = {
     "self": leave_one_out,  # with two runs: the reward of the other one
     "leave-one-out": leave_one_out,
     "critic": optimal,  # and a prediction of what is to come (`gradband.critic`)
+    "luck": optimal,  # and that prediction, and how much of it was luck
 }
 
 

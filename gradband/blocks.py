@@ -26,7 +26,7 @@ def block_size(arms: int) -> int:
 
 def kept_block_size(runs: int, horizon: int) -> int:
     """Instances in a block whose rounds are kept for a gradient: about 128 runs, fewer if they are long."""
-    most = min(128, 2**17 / horizon)
+    most = min(128, 2**16 / horizon)
     return int(2 ** max(0, np.floor(np.log2(most / runs))))
 
 

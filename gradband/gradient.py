@@ -76,7 +76,7 @@ class Estimator:
             raise InputError(f"{policy.name} has no parameters to learn")
         if problem.prior.knows_means:
             return
-        if self.baseline in ("optimal", "critic"):
+        if self.baseline in ("optimal", *critic.FEATURES):
             raise InputError(
                 f"the baseline {self.baseline} needs to know the best arm, and the means of this problem "
                 "are unknown: use self"
@@ -120,9 +120,9 @@ def estimate(
     params = bound.init(random.stream(key, "init")) if params is None else bound.as_params(params)
     on = blocks.workers(devices)
     run = partial(compute, bound, jax.device_put(problem), params, key, instances=instances, how=how, on=on)
-    if how.baseline != "critic":
+    blank = Critic.blank(how.baseline, problem.horizon)
+    if blank is None:
         return run(batch=0)
-    blank = Critic.blank(problem.horizon)
     taught = run(batch=1, learned=blank).moments  # by instances of its own
     assert taught is not None
     return run(batch=0, learned=blank.after(taught))
@@ -138,16 +138,20 @@ def compute(
     how: Estimator,
     on: tuple[Any, ...],
     temperature: float | None = None,
+    entropy: float | None = None,
     learned: Critic | None = None,
 ) -> Estimate:
-    """`estimate` for a bound policy and checked input, on the key's batch of this number."""
-    tau = None if temperature is None else np.float32(temperature)
+    """`estimate` for a bound policy and checked input, on the key's batch of this number.
+
+    With an `entropy` β, the gradient of β Σ_t H(p_t) along the rollouts is added to it.
+    """
+    tau, beta = (None if each is None else np.float32(each) for each in (temperature, entropy))
     few = sum(leaf.size for leaf in jax.tree.leaves(params)) <= FEW
     kept = blocks.kept_block_size(how.runs or 1, problem.horizon)
     size = blocks.block_size(problem.arms) if few else kept
     function = partial(_differentiate, policy.compiled(), how, size, few)
     weights = None if learned is None else learned.weights
-    operands = problem, params, key, np.uint32(batch), np.int32(instances), tau, weights
+    operands = problem, params, key, np.uint32(batch), np.int32(instances), tau, beta, weights
     results = blocks.map_blocks(function, operands, instances, size, on)
     taught = (
         None if learned is None else np.array([moments for _, _, moments in results], np.float64).sum(0)
@@ -182,13 +186,14 @@ def _surrogate(
     key: Array,
     block: Array,
     temperature: Array | None,
+    entropy: Array | None,
     weights: Array | None,
     counted: Array,
     kept: bool,
 ) -> tuple[Array, tuple[Array, Array | None]]:
     """Σ_s a_s z_s [B] of a block's instances, averaged over runs, their regrets [B], a critic's moments.
 
-    With a critic, whose `weights` are [n, F], Σ_t V_t log p_t is taken off.
+    With a critic, whose `weights` are [n, F], it is Σ_t (G_t − V_t) log p_t, from what was recorded.
     """
     baseline = BASELINES[how.baseline]
 
@@ -198,29 +203,33 @@ def _surrogate(
         assert reward is not None
         return reward - baseline(reward, best)
 
-    def features(round: rollout.Round) -> Array:
-        assert round.log_probs is not None
-        assert round.means is not None
-        gaps = round.means.max(0, keepdims=True) - round.means
-        return jax.lax.stop_gradient(critic.features(round.log_probs, gaps))
-
     def observe(seen: tuple[Array, Array, rollout.Regret], round: rollout.Round) -> Any:
         score, total, regret = seen
-        score = score + round.log_prob
-        total = total + centred(round) * score
-        if weights is not None:
-            ahead = (weights[round.t][:, None, None] * features(round)).sum(0)
-            total = total - ahead * round.log_prob
+        if weights is None:
+            score = score + round.log_prob
+            total = total + centred(round) * score
+        if entropy is not None:
+            assert round.log_probs is not None
+            total = total - entropy * (jnp.exp(round.log_probs) * round.log_probs).sum(0)
         return score, total, regret.add(round)
 
     def record(round: rollout.Round) -> Any:
-        return None if weights is None else (features(round), jax.lax.stop_gradient(centred(round)))
+        if weights is None:
+            return None
+        assert round.log_probs is not None
+        assert round.means is not None
+        gaps = round.means.max(0, keepdims=True) - round.means
+        surprise = None
+        if round.after is not None and round.luck is not None:
+            surprise = critic.surprise(round.luck, round.after, gaps)
+        seen = centred(round), critic.beliefs(round.log_probs, gaps), surprise
+        return round.log_prob, *jax.lax.stop_gradient(seen)
 
     def start(score: Array) -> tuple[Array, Array, rollout.Regret]:
         zeros = jnp.zeros_like(score)
         return score, zeros, rollout.Regret.zero(problem, zeros)
 
-    (_, total, regret), recorded = rollout.play(
+    (latent, total, regret), recorded = rollout.play(
         policy,
         problem,
         params,
@@ -233,11 +242,17 @@ def _surrogate(
         temperature,
         kept,
         record=record,
+        look_ahead=how.baseline == "luck",
     )
     moments = None
-    if recorded is not None:
-        seen, gained = recorded
-        moments = critic.moments(seen, jax.lax.cumsum(gained, reverse=True), counted)
+    if weights is not None:
+        log_prob, gained, seen, surprises = recorded
+        to_go = jax.lax.cumsum(gained, reverse=True)
+        if surprises is not None:
+            seen = jnp.concatenate([seen, jax.lax.cumsum(surprises, reverse=True)], axis=1)
+        moments = critic.moments(seen, to_go, counted)
+        advantage = to_go - jnp.einsum("tf,tfrb->trb", weights, seen)
+        total += (advantage * log_prob).sum(0) + latent * to_go[0]
     return total.mean(0), (regret.total.mean(0), moments)
 
 
@@ -253,6 +268,7 @@ def _differentiate(
     batch: Array,
     instances: Array,
     temperature: Array | None,
+    entropy: Array | None,
     weights: Array | None,
     block: Array,
 ) -> tuple[Array, Array, Array | None]:
@@ -266,7 +282,7 @@ def _differentiate(
 
     def surrogate(flat: Array) -> tuple[Array, tuple[Array, Array | None]]:
         play = partial(_surrogate, policy, how, size, problem, unravel(flat), key, block)
-        return play(temperature, weights, counted, not few)
+        return play(temperature, entropy, weights, counted, not few)
 
     def along(direction: Array) -> tuple[Array, tuple[Array, Array | None]]:
         _, derivative, seen = jax.jvp(surrogate, (flat,), (direction,), has_aux=True)

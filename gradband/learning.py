@@ -63,10 +63,10 @@ def learn(
 
     `temperature(i, L)` flattens the arms' probabilities while learning, as `annealed` does. With a
     `curriculum` the policy is learned at each of these horizons in turn, for L iterations each,
-    before the problem's own. With a policy to `imitate` there is no curriculum unless given: the first L
-    iterations make the learner agree with it, and L of GradBand follow. With a `checkpoint` file,
-    `resume` goes on from it, to the same bits, after comparing all settings; of an optimiser of yours only
-    its `optimizer_name` can be compared, and of a policy to imitate its name.
+    before the problem's own. With a policy to `imitate` there is no curriculum unless given: the first
+    iterations make the learner agree with it, and GradBand follows, by recipes of their own. With a
+    `checkpoint` file, `resume` goes on from it, to the same bits, after comparing all settings; of an
+    optimiser of yours only its `optimizer_name` can be compared, and of a policy to imitate its name.
 
     DQN is learned by `q_learning.train`, to which only L, m, the seed and `progress` apply.
 
@@ -95,14 +95,22 @@ def learn(
         for option in given:
             if given[option]:
                 raise InputError(f"{option} does not apply to dqn, which is learned by Q-learning")
-    plan = recipes.choose(rollout.check(policy, problem), recipe, imitate is not None)
-    iterations = whole("iterations", plan.iterations if iterations is None else iterations)
-    batch = whole("batch", plan.batch if batch is None else batch)
+    usual = recipes.choose(rollout.check(policy, problem), recipe)
+    policy = usual.begin(policy)
+    plan = usual if imitate is None else usual.tuning or usual
+
+    def size(recipe: Recipe) -> tuple[int, int]:
+        """L and m, as given or as in the recipe."""
+        wanted = recipe.iterations if iterations is None else iterations
+        return whole("iterations", wanted), whole(
+            "batch", recipe.batch_for(problem) if batch is None else batch
+        )
+
+    length, many = size(plan)
     if isinstance(policy, DQN):
         return q_learning.train(
-            policy, problem, iterations=iterations, batch=batch, seed=seed, progress=progress
+            policy, problem, iterations=length, batch=many, seed=seed, progress=progress
         )
-    policy = plan.begin(policy)
     temperature = temperature or plan.temperature
     how = plan.estimate(problem) if estimator is None else as_estimator(estimator)
     if curriculum is None:
@@ -113,16 +121,25 @@ def learn(
     on = blocks.workers(devices)
     key = random.root(seed)
     start = bound[0].init(random.stream(key, "init")) if params is None else bound[0].as_params(params)
+    stages = [
+        _gradband(problem.replace(horizon=staged.horizon), staged, plan, length, how, many, on)
+        for staged in bound
+    ]
+    if imitate is not None:
+        warm = usual.imitating or usual
+        stages.insert(0, _imitation(problem, bound[-1], warm, imitate, *size(warm), on))
+    lengths = [stage.iterations for stage in stages]
     about: dict[str, Any] = {
         "problem": problem.describe(),
         "training": {
-            "recipe": plan.name,
-            "iterations": iterations,
-            "batch": batch,
+            "recipe": usual.name,
+            "iterations": length,
+            "batch": many,
             "baseline": how.baseline,
             "runs": how.runs,
             "returns": how.returns,
             "curriculum": list(curriculum),
+            "stages": lengths,
             "imitate": "none"
             if imitate is None
             else imitate.name
@@ -148,31 +165,27 @@ def learn(
     run = Run(start, checkpoint=Path(checkpoint) if checkpoint else None, settings=settings)
     if resume:
         run.restore()
-    stages = [
-        _gradband(problem.replace(horizon=staged.horizon), staged, how, batch, on) for staged in bound
-    ]
-    if imitate is not None:
-        stages.insert(0, _imitation(problem, bound[-1], imitate, batch, on))
     began = time.perf_counter()
     for place, stage in enumerate(stages):
         if place < run.stage or run.stopped:
             continue
         run.enter(place)
-        tuned = imitate is not None and place > 0
-        chosen = optimizer or plan.optimizer_for(iterations, tuned)
+        chosen = optimizer or stage.recipe.optimizer_for(stage.iterations, stage.policy.horizon)
         steps = Steps(stage.policy.compiled(), chosen, scale)
         own = jax.random.fold_in(random.stream(key, "training"), place)
-        for step in _ascend(run, stage, own, steps, iterations, temperature):
+        before, total = sum(lengths[:place]), sum(lengths)
+        for step in _ascend(run, stage, own, steps, temperature):
             if progress:
-                where, total = iterations * place + step.iteration, iterations * len(stages)
-                progress(dataclasses.replace(step, iteration=where, iterations=total))
-            if step.iteration % checkpoint_every == 0 or step.iteration == iterations:
+                progress(dataclasses.replace(step, iteration=before + step.iteration, iterations=total))
+            if step.iteration % checkpoint_every == 0 or step.iteration == stage.iterations:
                 run.save()
     about["training"]["seconds"] = round(time.perf_counter() - began, 3)
     history = {name: np.asarray(run.history[name], np.float32) for name in HISTORY}
-    size = flattened(start).size
+    parameters = flattened(start).size
     kept = np.asarray(run.history["params"], np.float32)
-    history["params"] = kept.reshape(len(run.history["regret"]), size if size <= gradient.FEW else 0)
+    history["params"] = kept.reshape(
+        len(run.history["regret"]), parameters if parameters <= gradient.FEW else 0
+    )
     return Learned(bound[-1], run.params, history, about, run.stopped)
 
 
@@ -181,19 +194,35 @@ class Stage:
     """What is ascended: an estimate of a gradient, for a policy at one horizon."""
 
     policy: Policy
+    recipe: Recipe
+    iterations: int
     estimate: Callable[..., Estimate]
     critic: Critic | None = None
 
 
-def _gradband(problem: Problem, policy: Policy, how: Estimator, batch: int, on: tuple[Any, ...]) -> Stage:
+def _gradband(
+    problem: Problem,
+    policy: Policy,
+    recipe: Recipe,
+    iterations: int,
+    how: Estimator,
+    batch: int,
+    on: tuple[Any, ...],
+) -> Stage:
     """Ascent on the Bayes reward."""
     task = jax.device_put(problem)  # once: a reward table may be large
     estimate = partial(gradient.compute, policy, task, instances=batch, how=how, on=on)
-    return Stage(policy, estimate, Critic.blank(problem.horizon) if how.baseline == "critic" else None)
+    return Stage(policy, recipe, iterations, estimate, Critic.blank(how.baseline, problem.horizon))
 
 
 def _imitation(
-    problem: Problem, policy: Policy, imitate: Policy | Learned, batch: int, on: tuple[Any, ...]
+    problem: Problem,
+    policy: Policy,
+    recipe: Recipe,
+    imitate: Policy | Learned,
+    iterations: int,
+    batch: int,
+    on: tuple[Any, ...],
 ) -> Stage:
     """Ascent on the agreement with a reference."""
     reference = rollout.check(imitate if isinstance(imitate, Policy) else imitate.policy, problem)
@@ -202,10 +231,10 @@ def _imitation(
     task = jax.device_put(problem)
     compute = partial(imitation.compute, policy, task, instances=batch, reference=pair, on=on)
 
-    def estimate(params: Params, key: Any, batch: int, temperature: Any, learned: Any) -> Estimate:
+    def estimate(params: Params, key: Any, batch: int, **others: Any) -> Estimate:
         return compute(params=params, key=key, batch=batch)
 
-    return Stage(policy, estimate)
+    return Stage(policy, recipe, iterations, estimate)
 
 
 def _ascend(
@@ -213,11 +242,11 @@ def _ascend(
     stage: Stage,
     key: jax.Array,
     steps: Steps,
-    iterations: int,
     temperature: Callable[[int, int], float] | None,
 ) -> Iterator[Step]:
     """The iterations of one stage, from where the run is: Algorithm 1."""
-    horizon, alpha = stage.policy.horizon, 1.0
+    horizon, iterations, alpha = stage.policy.horizon, stage.iterations, 1.0
+    entropy = stage.recipe.entropy
     if steps.optimizer is PLAIN:
         first = stage.estimate(
             params=run.stage_start, key=key, batch=0, temperature=None, learned=stage.critic
@@ -232,7 +261,10 @@ def _ascend(
     while run.iteration < iterations and not run.stopped:
         i = run.iteration + 1
         tau = None if temperature is None else number("temperature", temperature(i, iterations), 1e-6)
-        found = stage.estimate(params=run.params, key=key, batch=i, temperature=tau, learned=run.critic)
+        beta = None if entropy is None else entropy(i, iterations, horizon)
+        found = stage.estimate(
+            params=run.params, key=key, batch=i, temperature=tau, entropy=beta, learned=run.critic
+        )
         run.take(found, steps, alpha, horizon)
         seen = (float(run.history[name][-1]) for name in ("norm", "regret", "regret_se"))
         yield Step(i, iterations, horizon, run.params, *seen)

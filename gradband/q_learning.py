@@ -268,13 +268,19 @@ def _environments(problem: Problem, batch: int, key: Array) -> tuple[Function, F
             means = jax.vmap(prior.means)(instances)
             mean, best = jax.vmap(pick)(means, arm)[None], means.max(1)[None]
 
-        zero = jnp.zeros(())
-
         def all_rewards() -> Array:
             return jnp.stack([pay(t, jnp.full(batch, i))[None] for i in range(problem.arms)])
 
         return regret.add(
-            rollout.Round(t, arm[None], zero, None, None, reward[None], mean, None, best, None, all_rewards)
+            rollout.Round(
+                t=t,
+                arm=arm[None],
+                log_prob=jnp.zeros(()),
+                reward=reward[None],
+                mean=mean,
+                best_mean=best,
+                all_rewards=all_rewards,
+            )
         )
 
     return pay, observe

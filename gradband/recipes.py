@@ -8,15 +8,14 @@ from typing import Any
 
 import optax
 
-from gradband import gradient
+from gradband import critic, gradient
 from gradband.errors import unknown
 from gradband.gradient import Estimator
 from gradband.policies import Policy
 from gradband.problems import Problem
 from gradband.steps import PLAIN
 
-RATE = 0.005  # Adam's first step size
-Optimizer = Callable[[int], optax.GradientTransformation]  # for L iterations
+Optimizer = Callable[[int, int], optax.GradientTransformation]  # for L iterations at horizon n
 
 
 def annealed(iteration: int, iterations: int) -> float:
@@ -31,17 +30,28 @@ class Recipe:
     name: str
     iterations: int = 100
     batch: int = 1000
+    most: int | None = None
+    """of m n K, where that is less than m = `batch` would make it"""
     estimator: Estimator = Estimator("self")
     optimizer: Optimizer | None = None
-    """an Optax optimiser for L iterations; None for the paper's step size α = 1/(c √L)"""
-    tuner: Optimizer | None = None
-    """the optimiser after imitation, if another one"""
+    """an Optax optimiser for L iterations at horizon n; None for the paper's step size α = 1/(c √L)"""
     temperature: Callable[[int, int], float] | None = None
+    entropy: Callable[[int, int, int], float] | None = None
+    """what the entropy of a round's p is worth in iteration i of L at horizon n"""
     curriculum: Callable[[int], tuple[int, ...]] = lambda horizon: ()
     settings: dict[str, float] = dataclasses.field(default_factory=dict)
     """of the policy's first weights, where it has them"""
     imitating: "Recipe | None" = None
-    """the recipe in place of this one for a warm start by imitation"""
+    """how a reference is imitated, for a warm start"""
+    tuning: "Recipe | None" = None
+    """the recipe in place of this one after a warm start"""
+
+    def batch_for(self, problem: Problem) -> int:
+        """m for a problem: the batch, or a power of two that keeps m n K within `most`, at least 64."""
+        if self.most is None:
+            return self.batch
+        within = self.most // (problem.horizon * problem.arms)
+        return min(self.batch, max(64, 2 ** (within.bit_length() - 1)))
 
     def begin(self, policy: Policy) -> Policy:
         """The policy with this recipe's first weights."""
@@ -50,27 +60,41 @@ class Recipe:
 
     def estimate(self, problem: Problem) -> Estimator:
         """How to estimate gradients on a problem: by leave-one-out where means are unknown."""
-        if problem.prior.knows_means or self.estimator.baseline != "critic":
+        if problem.prior.knows_means or self.estimator.baseline not in critic.FEATURES:
             return self.estimator
         return Estimator("leave-one-out")
 
-    def optimizer_for(self, iterations: int, tuned: bool = False) -> optax.GradientTransformation:
-        """The optimiser for L iterations, from scratch or after imitation."""
-        make = self.tuner if tuned and self.tuner else self.optimizer
-        return PLAIN if make is None else make(iterations)
+    def optimizer_for(self, iterations: int, horizon: int) -> optax.GradientTransformation:
+        return PLAIN if self.optimizer is None else self.optimizer(iterations, horizon)
 
 
-def clipped_adam(iterations: int, rate: float = RATE, b2: float = 0.999) -> optax.GradientTransformation:
-    """Adam, its steps falling from `rate` to almost nothing along a cosine; gradients clipped at norm 1."""
-    steps = optax.cosine_decay_schedule(rate, iterations, 0.02)
+def clipped_adam(
+    iterations: int, horizon: int, rate: float, b2: float = 0.999, warm: float = 0.0
+) -> optax.GradientTransformation:
+    """Adam, its steps falling from `rate` to almost nothing along a cosine; gradients clipped at norm 1.
+
+    Steps rise from nothing to `rate` in the first part of the iterations, if `warm`.
+    """
+    up = round(warm * iterations)
+    steps = optax.warmup_cosine_decay_schedule(0 if up else rate, rate, up, iterations, 0.02 * rate)
     return optax.chain(optax.clip_by_global_norm(1.0), optax.adam(steps, b2=b2))
+
+
+def careful_adam(iterations: int, horizon: int) -> optax.GradientTransformation:
+    """Clipped Adam with smaller steps at longer horizons, over which a recurrent network is less stable."""
+    return clipped_adam(iterations, horizon, rate=0.005 * min(1, 20 / horizon) ** 0.4, warm=0.1)
+
+
+def fading_entropy(iteration: int, iterations: int, horizon: int) -> float:
+    """1 / n at first, and nothing at last: a policy that has settled on an arm explores no more."""
+    return (1 - (iteration - 1) / iterations) ** 2 / horizon
 
 
 def fading(
     optimizer: Callable[..., optax.GradientTransformation],
 ) -> Optimizer:
     """An optimiser whose steps are .001 at first, and .999 times as long after each (Appendix F)."""
-    return lambda iterations: optimizer(optax.exponential_decay(1e-3, 1, 0.999))
+    return lambda iterations, horizon: optimizer(optax.exponential_decay(1e-3, 1, 0.999))
 
 
 def rising(horizon: int) -> tuple[int, ...]:
@@ -86,33 +110,52 @@ PAPER = Recipe(
     optimizer=fading(optax.adam),
     temperature=annealed,
     curriculum=lambda horizon: (20,) if horizon > 20 else (),
-    settings={"forget": 0.0, "head": 1.0},
+    settings={"forget": 0.0, "head": 1.0, "bias": 1.0},
 )
-WARM = Recipe(
-    "network, imitating",
-    iterations=2400,
-    batch=128,
-    estimator=Estimator("critic", returns="expected"),
-    optimizer=partial(clipped_adam, rate=0.01, b2=0.99),
-    tuner=partial(clipped_adam, rate=0.0001),
-)
+LUCK = Estimator("luck", returns="expected")
 NETWORK = Recipe(
     "network",
-    iterations=600,
+    iterations=400,
     batch=512,
-    estimator=Estimator("critic", returns="expected"),
-    optimizer=clipped_adam,
+    estimator=LUCK,
+    optimizer=careful_adam,
+    entropy=fading_entropy,
     curriculum=rising,
-    imitating=WARM,
+    imitating=Recipe(
+        "network, imitating",
+        iterations=4000,
+        batch=128,
+        optimizer=partial(clipped_adam, rate=0.01, b2=0.99),
+    ),
+    tuning=Recipe(
+        "network, tuning",
+        iterations=200,
+        batch=512,
+        estimator=LUCK,
+        optimizer=partial(clipped_adam, rate=0.0003, warm=0.1),
+    ),
 )
 INDEX = Recipe(
     "index",
-    iterations=300,
-    batch=256,
-    estimator=Estimator("critic", returns="expected"),
-    optimizer=partial(clipped_adam, rate=0.003),
-    imitating=dataclasses.replace(
-        WARM, name="index, imitating", iterations=300, tuner=partial(clipped_adam, rate=0.001)
+    iterations=600,
+    batch=512,
+    most=1_300_000,
+    estimator=LUCK,
+    optimizer=partial(clipped_adam, rate=0.003, warm=0.05),
+    imitating=Recipe(
+        "index, imitating",
+        iterations=600,
+        batch=128,
+        most=1_300_000,
+        optimizer=partial(clipped_adam, rate=0.01, b2=0.99),
+    ),
+    tuning=Recipe(
+        "index, tuning",
+        iterations=150,
+        batch=256,
+        most=1_300_000,
+        estimator=LUCK,
+        optimizer=partial(clipped_adam, rate=0.0005, warm=0.1),
     ),
 )
 RECIPES = {
@@ -125,8 +168,8 @@ RECIPES = {
 USUAL = {"lstm": "network", "index": "index"}
 
 
-def choose(policy: Policy, given: Recipe | str | None, imitating: bool = False) -> Recipe:
-    """The recipe of this name, or the usual one of a bound policy; and what it does for imitation.
+def choose(policy: Policy, given: Recipe | str | None) -> Recipe:
+    """The recipe of this name, or the usual one of a bound policy.
 
     >>> from gradband.policies import LSTM, SoftElim
     >>> names = [choose(policy.bind(2, 200), None).name for policy in (SoftElim(), LSTM())]
@@ -134,12 +177,10 @@ def choose(policy: Policy, given: Recipe | str | None, imitating: bool = False) 
     ('gradband', 'network', 500)
     """
     if isinstance(given, Recipe):
-        found = given
-    elif given is None:
+        return given
+    if given is None:
         many = sum(math.prod(leaf.shape) for leaf in policy.shapes().values()) > gradient.FEW
-        found = RECIPES[USUAL.get(policy.name, "network" if many else "gradband")]
-    elif given in RECIPES:
-        found = RECIPES[given]
-    else:
-        raise unknown("recipe", given, RECIPES)
-    return found.imitating or found if imitating else found
+        return RECIPES[USUAL.get(policy.name, "network" if many else "gradband")]
+    if given in RECIPES:
+        return RECIPES[given]
+    raise unknown("recipe", given, RECIPES)

@@ -36,22 +36,26 @@ class Round(NamedTuple):
     """the pulled arm [R, B]"""
     log_prob: Array
     """its log p [R, B], 0 for policies without a density"""
-    log_probs: Array | None
-    """log p of all arms [K, R, B]; None for policies without a density"""
-    reference: Array | None
-    """the reference's probabilities of all arms [K, R, B], or its choice as 0 and 1, if there is one"""
     reward: Array
     """realised reward Y of the pulled arm [R, B]"""
-    mean: Array | None
-    """mean reward μ of the pulled arm [R, B]"""
-    best_reward: Array | None
-    """realised reward of the best arm [1, B]"""
-    best_mean: Array | None
-    """mean reward of the best arm [1, B]"""
-    means: Array | None
-    """mean rewards of all arms [K, 1, B]"""
     all_rewards: Callable[[], Array]
     """realised rewards of all arms [K, 1, B], drawn only if asked for"""
+    mean: Array | None = None
+    """mean reward μ of the pulled arm [R, B]"""
+    means: Array | None = None
+    """mean rewards of all arms [K, 1, B]"""
+    best_reward: Array | None = None
+    """realised reward of the best arm [1, B]"""
+    best_mean: Array | None = None
+    """mean reward of the best arm [1, B]"""
+    log_probs: Array | None = None
+    """log p of all arms [K, R, B]; None for policies without a density"""
+    luck: Array | None = None
+    """what the policy hears, less the pulled arm's mean [R, B]"""
+    after: tuple[Array, Array] | None = None
+    """log p of all arms [K, R, B] in the next round, had the reward been 0 or 1, if asked for"""
+    reference: Array | None = None
+    """the reference's probabilities of all arms [K, R, B], or its choice as 0 and 1, if there is one"""
 
 
 def check(policy: Policy, problem: Problem) -> Policy:
@@ -76,6 +80,7 @@ def play(
     kept: bool = False,
     reference: tuple[Policy, Params] | None = None,
     record: Callable[[Round], Any] = lambda round: None,
+    look_ahead: bool = False,
 ) -> Any:
     """Plays `runs` runs on each of the `size` instances of a block, and returns what was observed
     and what was recorded.
@@ -86,7 +91,8 @@ def play(
     With a `temperature` τ, arms are pulled with probabilities proportional to p^(1/τ). With `kept`, a
     gradient through the rollout keeps the states of the rounds and what policies name `KEPT`, and
     computes the rest of a round again. A `reference`, a policy with parameters, hears the same arms and
-    rewards, and says in every round what it would do.
+    rewards, and says in every round what it would do. To `look_ahead` is to find a round's `after`, at the
+    price of two more updates.
     """
     prior, shape = problem.prior, (runs, size)
     params = policy.folded(params)
@@ -114,15 +120,21 @@ def play(
         arm = checkpoint_name(arm, KEPT)
         reward = checkpoint_name(problem.reward(reward_key, instance, arm, t), KEPT)
         rounded = (random.unit(random.words(key)[1]) < reward).astype(reward.dtype)
+        heard = rounded if policy.binary else reward
         mean = pick(prior.means(instance), arm) if prior.knows_means else None
-        after, wish = policy.update(params, state, arm, rounded if policy.binary else reward), None
+        after, wish = policy.update(params, state, arm, heard), None
+        seen_next = None
+        if look_ahead:
+            ends = (policy.update(params, state, arm, jnp.full_like(heard, y)) for y in (0, 1))
+            seen_next = tuple(_log_probs(policy, params, end, temperature) for end in ends)
         if other is not None:
             choice, wishes = _pull(other, key, theirs, their_state, None)
             wish = one_hot(choice, problem.arms).astype(float) if wishes is None else jnp.exp(wishes)
             their_state = other.update(theirs, their_state, arm, rounded if other.binary else reward)
         log_prob = jnp.zeros(()) if log_probs is None else pick(log_probs, arm)
         played = {"arm": arm, "log_prob": log_prob, "log_probs": log_probs, "reward": reward, "mean": mean}
-        return (after, their_state), played | {"reference": wish}
+        played |= {"after": seen_next, "luck": None if mean is None else heard - mean, "reference": wish}
+        return (after, their_state), played
 
     def best_arm(reward_key: Array, instance: Any, t: Array) -> tuple[Array, Array]:
         means = prior.means(instance)
@@ -216,10 +228,13 @@ def _pull(
     """The arm that a policy pulls, and log p [K] if it has a density."""
     if not policy.differentiable:
         return policy.act(key, params, state), None
-    log_probs = policy.log_probs(params, state)
-    if temperature is not None:
-        log_probs = jax.nn.log_softmax(log_probs / temperature)
+    log_probs = _log_probs(policy, params, state, temperature)
     return _choose(random.words(key)[0], log_probs), log_probs
+
+
+def _log_probs(policy: Policy, params: Params, state: Any, temperature: Array | None) -> Array:
+    log_probs = policy.log_probs(params, state)
+    return log_probs if temperature is None else jax.nn.log_softmax(log_probs / temperature)
 
 
 def _choose(bits: Array, log_probs: Array) -> Array:

@@ -141,7 +141,7 @@ class Run:
             count = sum(name.startswith("optimizer.") for name in arrays)
             self.restored = [arrays[f"optimizer.{i}"] for i in range(count)]
             self.history = {name: list(arrays[f"history.{name}"]) for name in self.history}
-            done = self.stage * self.settings["training"]["iterations"] + self.iteration
+            done = sum(self.settings["training"]["stages"][: self.stage]) + self.iteration
             if {len(values) for values in self.history.values()} != {done} or not fits(arrays["params"]):
                 raise ValueError("its history does not fit its iteration")
         except (KeyError, TypeError, ValueError) as error:

@@ -97,7 +97,16 @@ def test_estimates_agree_with_the_exact_gradient(policy, name):
     assert_z(found.regrets.mean(), found.regrets.std() / MANY**0.5, 5 * 0.6 - exact.reward)
 
 
-@pytest.mark.parametrize("how", [Estimator("critic"), Estimator("critic", 2, "expected")], ids=str)
+@pytest.mark.parametrize(
+    "how",
+    [
+        Estimator("critic"),
+        Estimator("critic", 2, "expected"),
+        Estimator("luck"),
+        Estimator("luck", 2, "expected"),
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("policy", [SoftElim(theta=0.3), Exp3(theta=0.2)], ids=str)
 def test_a_critic_has_no_bias(policy, how):
     found = estimate(policy, SMALL, instances=MANY, estimator=how, seed=1)

@@ -7,8 +7,10 @@ import pytest
 from conftest import assert_z
 
 import gradband as gb
+from gradband import blocks, gradient, random
 from gradband.exact import by_enumeration
 from gradband.policies import LSTM, Counts, IndexNetwork, KLSoftElim
+from gradband.pytrees import flattened
 
 HISTORY = [(0, 1.0), (2, 0.0), (1, 1.0), (1, 1.0), (2, 1.0), (0, 0.0)]
 
@@ -17,17 +19,18 @@ def sigmoid(x):
     return 1 / (1 + np.exp(-x))
 
 
-def lstm_by_hand(params, history, hidden):
+def lstm_by_hand(params, history, hidden, bias):
     """Appendix F with its embeddings and PyTorch's cell: probabilities after each round."""
     p = {name: np.asarray(leaf, np.float64) for name, leaf in params.items()}
-    h, c, seen = np.zeros(hidden), np.zeros(hidden), [p["head_bias"]]
+    last = bias * p["head_bias"]
+    h, c, seen = np.zeros(hidden), np.zeros(hidden), [last]
     for arm, reward in history:
         heard = (1 - reward) * p["reward"][0] + reward * p["reward"][1]
         gates = p["input"] @ np.concatenate([p["arm"][arm], heard]) + p["recurrent"] @ h + p["bias"]
         i, f, g, o = np.split(gates, 4)
         c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
         h = sigmoid(o) * np.tanh(c)
-        seen.append(np.where(h > 0, h, 0.01 * h) @ p["head"].T + p["head_bias"])
+        seen.append(np.where(h > 0, h, 0.01 * h) @ p["head"].T + last)
     weights = np.exp(seen)
     return weights / weights.sum(1, keepdims=True)
 
@@ -35,7 +38,7 @@ def lstm_by_hand(params, history, hidden):
 @pytest.mark.parametrize("history", [HISTORY, [(0, 0.25), (1, 0.5), (0, 0.875)]], ids=["binary", "unit"])
 def test_lstm_is_the_papers_network(history):
     """The folded gate table is the same function as the embeddings, for rewards of 0, 1 and between."""
-    policy = LSTM(hidden=7, head=1.0, forget=0.0).bind(arms=3, horizon=10)
+    policy = LSTM(hidden=7, head=1.0, forget=0.0, bias=3.0).bind(arms=3, horizon=10)
     params = policy.init(jax.random.key(3))
     folded = policy.folded(params)
     state, seen = policy.begin(folded, jnp.int32(0)), []
@@ -43,7 +46,35 @@ def test_lstm_is_the_papers_network(history):
         seen.append(np.exp(policy.log_probs(folded, state)))
         state = policy.update(folded, state, jnp.int32(arm), jnp.float32(reward))
     seen.append(np.exp(policy.log_probs(folded, state)))
-    np.testing.assert_allclose(seen, lstm_by_hand(params, history, 7), rtol=2e-5)
+    np.testing.assert_allclose(seen, lstm_by_hand(params, history, 7, 3.0), rtol=2e-5)
+
+
+def test_a_larger_bias_is_the_same_first_policy():
+    """Only how far a step moves it is another matter."""
+    first = [LSTM(bias=bias).bind(arms=5, horizon=10) for bias in (1.0, 20.0)]
+    small, large = (policy.init(jax.random.key(1)) for policy in first)
+    np.testing.assert_allclose(20 * large["head_bias"], small["head_bias"], rtol=1e-5)
+    biases = [
+        policy.folded(params)["head_bias"] for policy, params in zip(first, (small, large), strict=True)
+    ]
+    np.testing.assert_allclose(*biases, rtol=1e-5)
+
+
+def test_entropy_is_added_to_the_gradient():
+    """With one round p is a softmax of 3 b, and the entropy's gradient is −3 p (log p + H)."""
+    policy = LSTM(hidden=2, bias=3.0).bind(arms=4, horizon=1)
+    params = policy.init(jax.random.key(0)) | {"head_bias": jnp.array([0.1, -0.2, 0.3, 0.0])}
+    problem = gb.problems.named("distractors", arms=4, horizon=1)
+    settings = params, random.root(0), 0, 64, gb.Estimator(), blocks.workers()
+    plain, with_it = (
+        gradient.compute(policy, problem, *settings, entropy=beta).mean for beta in (None, 0.7)
+    )
+    shapes = {name: np.zeros(leaf.shape) for name, leaf in params.items()}
+    p = np.exp(3 * np.array(params["head_bias"]))
+    p /= p.sum()
+    entropy = -(p * np.log(p)).sum()
+    shapes["head_bias"] = 0.7 * -3 * p * (np.log(p) + entropy)
+    np.testing.assert_allclose(with_it - plain, flattened(shapes), atol=1e-6)
 
 
 def test_lstm_begins_as_pytorch_does_but_for_what_is_asked():
@@ -109,7 +140,7 @@ def test_a_file_keeps_the_policy(policy, tmp_path):
     assert all(np.array_equal(again.params[name], learned.params[name]) for name in learned.params)
 
 
-@pytest.mark.parametrize("baseline", ["self", "critic"])
+@pytest.mark.parametrize("baseline", ["self", "luck"])
 @pytest.mark.parametrize("policy", [LSTM(hidden=3, head=2.0), IndexNetwork(hidden=3)], ids=lambda p: p.name)
 def test_gradients_through_a_rollout_agree_with_the_exact_ones(policy, baseline):
     """Reverse mode, with rounds computed again: along three directions, at |z| < 5."""

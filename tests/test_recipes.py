@@ -21,7 +21,7 @@ def test_the_papers_recipe_is_appendix_f():
     assert plan.temperature is not None
     assert plan.temperature(200, 1000) == pytest.approx(1 / (1 - math.exp(-1)))
     for name in ("paper", "paper-yogi"):
-        optimizer = recipes.RECIPES[name].optimizer_for(1000)
+        optimizer = recipes.RECIPES[name].optimizer_for(1000, 200)
         weight, sizes = {"w": jnp.zeros(())}, []
         state = optimizer.init(weight)
         for _ in range(300):
@@ -30,7 +30,8 @@ def test_the_papers_recipe_is_appendix_f():
         late = np.array(sizes[-100:])  # Yogi needs a while until its steps have their size
         np.testing.assert_allclose(late[1:] / late[:-1], 0.999, rtol=0.01)
     policy = plan.begin(LSTM())
-    assert (policy.forget, policy.head) == (0.0, 1.0)
+    assert (policy.forget, policy.head, policy.bias) == (0.0, 1.0, 1.0)
+    assert plan.entropy is None
 
 
 def test_what_is_given_comes_before_the_recipe():

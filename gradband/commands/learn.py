@@ -62,7 +62,8 @@ def learn(
     ] = None,
     batch: Annotated[int | None, typer.Option(help="Instances in each step, m (gradband: 1000).")] = None,
     baseline: Annotated[
-        str | None, typer.Option(help="none, optimal, self, leave-one-out or critic (gradband: self).")
+        str | None,
+        typer.Option(help="none, optimal, self, leave-one-out, critic or luck (gradband: self)."),
     ] = None,
     runs: Annotated[int | None, typer.Option(help="Runs on each instance (leave-one-out: 4).")] = None,
     returns: Annotated[

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.ad_checkpoint import checkpoint_name
 
-from gradband.errors import number, whole
+from gradband.errors import number, positive, whole
 from gradband.policies.base import KEPT, Params, Policy
 from gradband.pytrees import one_hot
 
@@ -43,7 +43,8 @@ class LSTM(Policy):
 
     Weights begin as PyTorch's, as in the paper. `forget` is added to the forget gate's bias at first, so
     that memories last, and `head` is the size of the first head's weights relative to PyTorch's: the
-    first policy is then nearly uniform.
+    first policy is then nearly uniform. The head's bias is kept as a `bias`-th of itself, so that steps of
+    one size move it `bias` times as far: the first arm is drawn from it alone, since h is 0 at first.
 
     >>> {name: shape.shape for name, shape in LSTM().bind(arms=2, horizon=200).shapes().items()}["arm"]
     (2, 50)
@@ -54,12 +55,14 @@ class LSTM(Policy):
     hidden: int = 50
     forget: float = 1.0
     head: float = 0.1
+    bias: float = 20.0
 
     def check(self) -> None:
         super().check()
         whole("hidden of lstm", self.hidden)
         number("forget of lstm", self.forget, -100, 100)
         number("head of lstm", self.head, 0, 100)
+        positive("bias of lstm", self.bias)
 
     def init(self, key: Array) -> Params:
         d, k = self.hidden, self.arms
@@ -76,18 +79,21 @@ class LSTM(Policy):
             "recurrent": weights(4 * d, d),
             "bias": weights(4 * d) + weights(4 * d) + self.forget * (jnp.arange(4 * d) // d == 1),
             "head": self.head * weights(k, d),
-            "head_bias": self.head * weights(k),
+            "head_bias": self.head / self.bias * weights(k),
         }
 
     def folded(self, params: Params) -> Params:
-        """One matrix [4d, d + 2K] from h, and arm and reward, to the gates i, f, g, o; and the head."""
+        """Matrices [4d, d] from h and [4d, 2K] from arm and reward to gates i, f, g, o; and the head."""
         arm, reward = params["input"][:, : self.hidden], params["input"][:, self.hidden :]
         of_arms, of_rewards = arm @ params["arm"].T, reward @ params["reward"].T + params["bias"][:, None]
         heard = (of_arms + of_rewards[:, y : y + 1] for y in (0, 1))
-        gates = jnp.concatenate([params["recurrent"], *heard], axis=1)
-        halves = jnp.where(jnp.arange(4 * self.hidden) // self.hidden == 2, 1.0, 0.5)
-        gates = gates * halves[:, None]
-        return {"gates": gates, "head": params["head"], "head_bias": params["head_bias"]}
+        halves = jnp.where(jnp.arange(4 * self.hidden) // self.hidden == 2, 1.0, 0.5)[:, None]
+        return {
+            "recurrent": halves * params["recurrent"],
+            "heard": halves * jnp.concatenate([*heard], axis=1),
+            "head": params["head"],
+            "head_bias": self.bias * params["head_bias"],
+        }
 
     def begin(self, params: Params, latent: Array) -> Memory:
         return Memory(jnp.zeros(self.hidden), jnp.zeros(self.hidden))
@@ -98,7 +104,10 @@ class LSTM(Policy):
     def update(self, params: Params, state: Memory, arm: Array, reward: Array) -> Memory:
         pulled = one_hot(arm, self.arms)
         heard = (jnp.where(pulled, 1 - reward, 0), jnp.where(pulled, reward, 0))
-        d, t = self.hidden, kept_tanh(params["gates"] @ jnp.concatenate([state.output, *heard]))
+        d = self.hidden
+        # The product with h does not depend on the reward: who asks for several has it once.
+        sums = params["recurrent"] @ state.output + params["heard"] @ jnp.concatenate(heard)
+        t = kept_tanh(sums)
         add, forget, show = (0.5 + 0.5 * t[i * d : (i + 1) * d] for i in (0, 1, 3))
         cell = forget * state.cell + add * t[2 * d : 3 * d]
         return Memory(show * jnp.tanh(cell), cell)
