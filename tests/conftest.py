@@ -1,10 +1,24 @@
-"""A strict session: no silent rank promotion, and one place for z-scores."""
+"""A strict session: no silent rank promotion, and one place for z-scores.
+
+What JAX compiles is kept in the folder of pytest's cache, for all workers, for the commands that tests run
+and for the next time: most of the time goes into compiling.
+"""
+
+import os
+from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
+COMPILED = {
+    "jax_compilation_cache_dir": str(Path(__file__).parents[1] / ".pytest_cache" / "jax"),
+    "jax_persistent_cache_min_compile_time_secs": 0.1,
+}
+for setting, value in COMPILED.items():
+    jax.config.update(setting, value)
+    os.environ[setting.upper()] = str(value)
 
 Z = 5.0
 """Largest |z| that passes: a true statement fails once in 1.7 million, for fixed seeds once and for all."""
