@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import optax
 
@@ -44,11 +45,20 @@ def steps(
     return optax.chain(optax.clip_by_global_norm(clip), make(sizes if falling else rate))
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Forgetful(gb.policies.LSTM):
+    """An LSTM whose gradient through time loses a tenth a round, in place of a truncated one."""
+
+    def update(self, params: Any, state: Any, arm: Any, reward: Any) -> Any:
+        faded = jax.tree.map(lambda leaf: 0.9 * leaf + 0.1 * jax.lax.stop_gradient(leaf), state)
+        return super().update(params, faded, arm, reward)
+
+
 @dataclasses.dataclass(frozen=True)
 class Task:
     """A policy to learn on a problem, and other problems to play it on, by name."""
 
-    policy: str
+    policy: str | gb.policies.Policy
     problem: gb.Problem
     mean: float | None = None
     """the target for the mean of seeds"""
@@ -120,10 +130,12 @@ def ablation() -> dict[str, Task]:
         "PyTorch's first weights": variant(settings={"forget": 0.0, "head": 1.0}),
         "head's bias as slow as weights": variant(settings={"bias": 1.0}),
         "annealed temperature": variant(temperature=recipes.annealed),
+        "gradients through time fade": variant(),
     }
+    policies = {"gradients through time fade": Forgetful()}
     problems = {"uniform-2": named("uniform-2"), "distractors-10": named("distractors", arms=10)}
     return {
-        f"ablation/{title}/{name}": Task("lstm", problem, settings=s)
+        f"ablation/{title}/{name}": Task(policies.get(name, "lstm"), problem, settings=s)
         for title, problem in problems.items()
         for name, s in changes.items()
     }
