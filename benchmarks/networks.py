@@ -119,7 +119,7 @@ def ablation() -> dict[str, Task]:
         "no critic: optimal": variant(estimator=estimator("optimal")),
         "realised rewards": variant(estimator=gb.Estimator("luck")),
         "no clipping": variant(optimizer=partial(steps, clip=1e9)),
-        "constant steps": variant(optimizer=partial(steps, falling=False)),
+        "constant steps, no warm-up": variant(optimizer=partial(steps, falling=False)),
         "no warm-up": variant(optimizer=partial(steps, warm=0)),
         "steps of .005 at all horizons": variant(optimizer=partial(steps, power=0)),
         "steps a third": variant(optimizer=partial(steps, rate=0.0017)),
@@ -128,7 +128,7 @@ def ablation() -> dict[str, Task]:
         "no curriculum": variant(curriculum=lambda n: ()),
         "curriculum 20": variant(curriculum=lambda n: (20,)),
         "PyTorch's first weights": variant(settings={"forget": 0.0, "head": 1.0}),
-        "head's bias as slow as weights": variant(settings={"bias": 1.0}),
+        "head's bias as slow as weights": variant(settings={"bias_scale": 1.0}),
         "annealed temperature": variant(temperature=recipes.annealed),
         "gradients through time fade": variant(),
     }

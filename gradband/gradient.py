@@ -3,7 +3,8 @@
 With a_s a round's reward less its baseline and z_s = Σ_{t ≤ s} log p_t, the estimator
 Σ_t ∇log p_t Σ_{s ≥ t} a_s is the gradient of the scalar Σ_s a_s z_s with a held fixed. One surrogate
 thus serves every policy, and it is a running sum. Few parameters are differentiated in forward
-mode, which stores nothing and gives each instance its own gradient; many in reverse mode.
+mode, which stores nothing but what a critic needs and gives each instance its own gradient; many in
+reverse mode.
 """
 
 import dataclasses
@@ -148,7 +149,7 @@ def compute(
     tau, beta = (None if each is None else np.float32(each) for each in (temperature, entropy))
     few = sum(leaf.size for leaf in jax.tree.leaves(params)) <= FEW
     kept = blocks.kept_block_size(how.runs or 1, problem.horizon)
-    size = blocks.block_size(problem.arms) if few else kept
+    size = blocks.block_size(problem.arms) if few and learned is None else kept
     function = partial(_differentiate, policy.compiled(), how, size, few)
     weights = None if learned is None else learned.weights
     operands = problem, params, key, np.uint32(batch), np.int32(instances), tau, beta, weights
@@ -210,7 +211,9 @@ def _surrogate(
             total = total + centred(round) * score
         if entropy is not None:
             assert round.log_probs is not None
-            total = total - entropy * (jnp.exp(round.log_probs) * round.log_probs).sum(0)
+            possible = round.log_probs > -jnp.inf
+            log_probs = jnp.where(possible, round.log_probs, 0)
+            total = total - entropy * jnp.where(possible, jnp.exp(log_probs) * log_probs, 0).sum(0)
         return score, total, regret.add(round)
 
     def record(round: rollout.Round) -> Any:
@@ -222,6 +225,8 @@ def _surrogate(
         surprise = None
         if round.after is not None and round.luck is not None:
             surprise = critic.surprise(round.luck, round.after, gaps)
+            # After the last round there is nothing to be surprised for, and a policy may not be asked.
+            surprise = jnp.where(round.t + 1 < problem.horizon, surprise, 0)
         seen = centred(round), critic.beliefs(round.log_probs, gaps), surprise
         return round.log_prob, *jax.lax.stop_gradient(seen)
 

@@ -64,7 +64,8 @@ def learn(
     `temperature(i, L)` flattens the arms' probabilities while learning, as `annealed` does. With a
     `curriculum` the policy is learned at each of these horizons in turn, for L iterations each,
     before the problem's own. With a policy to `imitate` there is no curriculum unless given: the first
-    iterations make the learner agree with it, and GradBand follows, by recipes of their own. With a
+    iterations make the learner agree with it, and GradBand follows, by recipes of their own unless
+    `iterations` or `batch` are given, for both. With a
     `checkpoint` file, `resume` goes on from it, to the same bits, after comparing all settings; of an
     optimiser of yours only its `optimizer_name` can be compared, and of a policy to imitate its name.
 
@@ -96,7 +97,8 @@ def learn(
             if given[option]:
                 raise InputError(f"{option} does not apply to dqn, which is learned by Q-learning")
     usual = recipes.choose(rollout.check(policy, problem), recipe)
-    policy = usual.begin(policy)
+    if params is None:
+        policy = usual.begin(policy)
     plan = usual if imitate is None else usual.tuning or usual
 
     def size(recipe: Recipe) -> tuple[int, int]:
@@ -140,6 +142,8 @@ def learn(
             "returns": how.returns,
             "curriculum": list(curriculum),
             "stages": lengths,
+            "batches": [stage.batch for stage in stages],
+            "entropy": getattr(plan.entropy, "__name__", "?") if plan.entropy else "none",
             "imitate": "none"
             if imitate is None
             else imitate.name
@@ -196,6 +200,7 @@ class Stage:
     policy: Policy
     recipe: Recipe
     iterations: int
+    batch: int
     estimate: Callable[..., Estimate]
     critic: Critic | None = None
 
@@ -212,7 +217,8 @@ def _gradband(
     """Ascent on the Bayes reward."""
     task = jax.device_put(problem)  # once: a reward table may be large
     estimate = partial(gradient.compute, policy, task, instances=batch, how=how, on=on)
-    return Stage(policy, recipe, iterations, estimate, Critic.blank(how.baseline, problem.horizon))
+    blank = Critic.blank(how.baseline, problem.horizon)
+    return Stage(policy, recipe, iterations, batch, estimate, blank)
 
 
 def _imitation(
@@ -234,7 +240,7 @@ def _imitation(
     def estimate(params: Params, key: Any, batch: int, **others: Any) -> Estimate:
         return compute(params=params, key=key, batch=batch)
 
-    return Stage(policy, recipe, iterations, estimate)
+    return Stage(policy, recipe, iterations, batch, estimate)
 
 
 def _ascend(
@@ -261,7 +267,7 @@ def _ascend(
     while run.iteration < iterations and not run.stopped:
         i = run.iteration + 1
         tau = None if temperature is None else number("temperature", temperature(i, iterations), 1e-6)
-        beta = None if entropy is None else entropy(i, iterations, horizon)
+        beta = None if entropy is None else number("entropy", entropy(i, iterations, horizon), 0)
         found = stage.estimate(
             params=run.params, key=key, batch=i, temperature=tau, entropy=beta, learned=run.critic
         )

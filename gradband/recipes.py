@@ -40,11 +40,11 @@ class Recipe:
     """what the entropy of a round's p is worth in iteration i of L at horizon n"""
     curriculum: Callable[[int], tuple[int, ...]] = lambda horizon: ()
     settings: dict[str, float] = dataclasses.field(default_factory=dict)
-    """of the policy's first weights, where it has them"""
+    """of the policy and its first weights, where it has them"""
     imitating: "Recipe | None" = None
-    """how a reference is imitated, for a warm start"""
+    """how a reference is imitated, for a warm start: iterations, batch and optimiser"""
     tuning: "Recipe | None" = None
-    """the recipe in place of this one after a warm start"""
+    """what takes the place of this recipe after a warm start, at the problem's own horizon"""
 
     def batch_for(self, problem: Problem) -> int:
         """m for a problem: the batch, or a power of two that keeps m n K within `most`, at least 64."""
@@ -54,7 +54,7 @@ class Recipe:
         return min(self.batch, max(64, 2 ** (within.bit_length() - 1)))
 
     def begin(self, policy: Policy) -> Policy:
-        """The policy with this recipe's first weights."""
+        """The policy with this recipe's settings."""
         known: dict[str, Any] = {n: self.settings[n] for n in self.settings if n in policy.settings()}
         return dataclasses.replace(policy, **known)
 
@@ -110,7 +110,7 @@ PAPER = Recipe(
     optimizer=fading(optax.adam),
     temperature=annealed,
     curriculum=lambda horizon: (20,) if horizon > 20 else (),
-    settings={"forget": 0.0, "head": 1.0, "bias": 1.0},
+    settings={"forget": 0.0, "head": 1.0, "bias_scale": 1.0},
 )
 LUCK = Estimator("luck", returns="expected")
 NETWORK = Recipe(
@@ -165,7 +165,7 @@ RECIPES = {
     "paper": PAPER,
     "paper-yogi": dataclasses.replace(PAPER, name="paper-yogi", optimizer=fading(optax.yogi)),
 }
-USUAL = {"lstm": "network", "index": "index"}
+USUAL = {"lstm": NETWORK, "index": INDEX, "dqn": Recipe("dqn", iterations=600, batch=512)}
 
 
 def choose(policy: Policy, given: Recipe | str | None) -> Recipe:
@@ -180,7 +180,7 @@ def choose(policy: Policy, given: Recipe | str | None) -> Recipe:
         return given
     if given is None:
         many = sum(math.prod(leaf.shape) for leaf in policy.shapes().values()) > gradient.FEW
-        return RECIPES[USUAL.get(policy.name, "network" if many else "gradband")]
+        return USUAL.get(policy.name, NETWORK if many else GRADBAND)
     if given in RECIPES:
         return RECIPES[given]
     raise unknown("recipe", given, RECIPES)

@@ -1,15 +1,18 @@
 """Warm starts: the gradient of agreement, and what imitation learns."""
 
+from functools import partial
+
 import jax
 import numpy as np
 import pytest
 
 import gradband as gb
-from gradband import blocks, imitation, random
+from gradband import blocks, imitation, random, recipes
 from gradband.errors import InputError
 from gradband.policies import LSTM, SoftElim, ThompsonSampling
 
 PROBLEM = gb.problems.named("two-point", horizon=20)
+STEPS = partial(recipes.clipped_adam, rate=0.01)
 
 
 def agreement_gradient(theta, reference, instances=4000):
@@ -73,3 +76,29 @@ def test_a_reference_must_play_the_problem():
     other = gb.exact.optimum(gb.problems.named("two-point", horizon=10)).policy
     with pytest.raises(InputError, match="10 rounds"):
         gb.learn(LSTM(), PROBLEM, imitate=other)
+
+
+def test_a_warm_start_survives_an_interruption(tmp_path):
+    """Its stages are of different lengths."""
+    warm = recipes.Recipe("warm", iterations=4, batch=40, optimizer=STEPS)
+    mine = recipes.Recipe(
+        "mine", imitating=warm, tuning=recipes.Recipe("then", iterations=2, batch=60, optimizer=STEPS)
+    )
+    settings = {"recipe": mine, "imitate": gb.policies.Gittins(), "seed": 3}
+    problem = gb.problems.named("two-point", horizon=10)
+    whole = gb.learn(LSTM(hidden=4), problem, **settings)
+    assert whole.about["training"]["stages"] == [4, 2]
+    assert whole.about["training"]["batches"] == [40, 60]
+    file = tmp_path / "checkpoint.safetensors"
+
+    def interrupt(step):
+        if step.iteration in (3, 5):
+            raise KeyboardInterrupt
+
+    kept = {"checkpoint": file, "checkpoint_every": 1}
+    for resume in (False, True):
+        with pytest.raises(KeyboardInterrupt):
+            gb.learn(LSTM(hidden=4), problem, **settings, **kept, resume=resume, progress=interrupt)
+    again = gb.learn(LSTM(hidden=4), problem, **settings, **kept, resume=True)
+    assert np.array_equal(again.history["regret"], whole.history["regret"])
+    assert all(np.array_equal(again.params[name], whole.params[name]) for name in whole.params)

@@ -38,7 +38,7 @@ def lstm_by_hand(params, history, hidden, bias):
 @pytest.mark.parametrize("history", [HISTORY, [(0, 0.25), (1, 0.5), (0, 0.875)]], ids=["binary", "unit"])
 def test_lstm_is_the_papers_network(history):
     """The folded gate table is the same function as the embeddings, for rewards of 0, 1 and between."""
-    policy = LSTM(hidden=7, head=1.0, forget=0.0, bias=3.0).bind(arms=3, horizon=10)
+    policy = LSTM(hidden=7, head=1.0, forget=0.0, bias_scale=3.0).bind(arms=3, horizon=10)
     params = policy.init(jax.random.key(3))
     folded = policy.folded(params)
     state, seen = policy.begin(folded, jnp.int32(0)), []
@@ -51,7 +51,7 @@ def test_lstm_is_the_papers_network(history):
 
 def test_a_larger_bias_is_the_same_first_policy():
     """Only how far a step moves it is another matter."""
-    first = [LSTM(bias=bias).bind(arms=5, horizon=10) for bias in (1.0, 20.0)]
+    first = [LSTM(bias_scale=scale).bind(arms=5, horizon=10) for scale in (1.0, 20.0)]
     small, large = (policy.init(jax.random.key(1)) for policy in first)
     np.testing.assert_allclose(20 * large["head_bias"], small["head_bias"], rtol=1e-5)
     biases = [
@@ -62,7 +62,7 @@ def test_a_larger_bias_is_the_same_first_policy():
 
 def test_entropy_is_added_to_the_gradient():
     """With one round p is a softmax of 3 b, and the entropy's gradient is −3 p (log p + H)."""
-    policy = LSTM(hidden=2, bias=3.0).bind(arms=4, horizon=1)
+    policy = LSTM(hidden=2, bias_scale=3.0).bind(arms=4, horizon=1)
     params = policy.init(jax.random.key(0)) | {"head_bias": jnp.array([0.1, -0.2, 0.3, 0.0])}
     problem = gb.problems.named("distractors", arms=4, horizon=1)
     settings = params, random.root(0), 0, 64, gb.Estimator(), blocks.workers()
@@ -90,6 +90,15 @@ def test_lstm_begins_as_pytorch_does_but_for_what_is_asked():
     difference = np.asarray(other["bias"] - params["bias"]).reshape(4, 50)
     np.testing.assert_allclose(difference, [[0] * 50, [2] * 50, [0] * 50, [0] * 50], atol=1e-6)
     np.testing.assert_allclose(other["head"], params["head"] / 2, rtol=1e-6)
+
+
+def test_entropy_of_a_policy_that_is_certain_at_first():
+    """SoftElim pulls each arm once, with −inf for the others: 0 log 0 is 0."""
+    policy = gb.policies.SoftElim().bind(arms=2, horizon=2)
+    problem = gb.problems.named("two-point", horizon=2)
+    settings = policy.init(None), random.root(0), 0, 64, gb.Estimator(), blocks.workers()
+    plain, with_it = (gradient.compute(policy, problem, *settings, entropy=beta).mean for beta in (None, 9))
+    np.testing.assert_array_equal(with_it, plain)  # both rounds are certain
 
 
 def counts_of(pulls, sums):

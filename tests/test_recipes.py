@@ -30,7 +30,7 @@ def test_the_papers_recipe_is_appendix_f():
         late = np.array(sizes[-100:])  # Yogi needs a while until its steps have their size
         np.testing.assert_allclose(late[1:] / late[:-1], 0.999, rtol=0.01)
     policy = plan.begin(LSTM())
-    assert (policy.forget, policy.head, policy.bias) == (0.0, 1.0, 1.0)
+    assert (policy.forget, policy.head, policy.bias_scale) == (0.0, 1.0, 1.0)
     assert plan.entropy is None
 
 

@@ -43,8 +43,8 @@ class LSTM(Policy):
 
     Weights begin as PyTorch's, as in the paper. `forget` is added to the forget gate's bias at first, so
     that memories last, and `head` is the size of the first head's weights relative to PyTorch's: the
-    first policy is then nearly uniform. The head's bias is kept as a `bias`-th of itself, so that steps of
-    one size move it `bias` times as far: the first arm is drawn from it alone, since h is 0 at first.
+    first policy is then nearly uniform. The head's bias is kept divided by `bias_scale`, so that steps of
+    one size move it so many times as far: the first arm is drawn from it alone, since h is 0 at first.
 
     >>> {name: shape.shape for name, shape in LSTM().bind(arms=2, horizon=200).shapes().items()}["arm"]
     (2, 50)
@@ -55,14 +55,14 @@ class LSTM(Policy):
     hidden: int = 50
     forget: float = 1.0
     head: float = 0.1
-    bias: float = 20.0
+    bias_scale: float = 20.0
 
     def check(self) -> None:
         super().check()
         whole("hidden of lstm", self.hidden)
         number("forget of lstm", self.forget, -100, 100)
         number("head of lstm", self.head, 0, 100)
-        positive("bias of lstm", self.bias)
+        positive("bias_scale of lstm", self.bias_scale)
 
     def init(self, key: Array) -> Params:
         d, k = self.hidden, self.arms
@@ -79,7 +79,7 @@ class LSTM(Policy):
             "recurrent": weights(4 * d, d),
             "bias": weights(4 * d) + weights(4 * d) + self.forget * (jnp.arange(4 * d) // d == 1),
             "head": self.head * weights(k, d),
-            "head_bias": self.head / self.bias * weights(k),
+            "head_bias": self.head / self.bias_scale * weights(k),
         }
 
     def folded(self, params: Params) -> Params:
@@ -90,9 +90,9 @@ class LSTM(Policy):
         halves = jnp.where(jnp.arange(4 * self.hidden) // self.hidden == 2, 1.0, 0.5)[:, None]
         return {
             "recurrent": halves * params["recurrent"],
-            "heard": halves * jnp.concatenate([*heard], axis=1),
+            "heard": halves * jnp.concatenate(list(heard), axis=1),
             "head": params["head"],
-            "head_bias": self.bias * params["head_bias"],
+            "head_bias": self.bias_scale * params["head_bias"],
         }
 
     def begin(self, params: Params, latent: Array) -> Memory:
