@@ -12,7 +12,6 @@ import argparse
 import dataclasses
 import json
 import time
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,24 +24,21 @@ from gradband import recipes
 
 INSTANCES = 20_000
 NETWORK = recipes.RECIPES["network"]
+STEPS: dict[str, float] = getattr(NETWORK.optimizer, "keywords", {})  # rate, fall and warm of its steps
 
 
-def steps(
-    iterations: int,
-    horizon: int,
-    *,
-    make: Any = optax.adam,
-    rate: float = 0.005,
-    power: float = 0.4,
-    clip: float = 1.0,
-    warm: float = 0.1,
-    falling: bool = True,
-) -> optax.GradientTransformation:
-    """The usual optimiser of an LSTM, `recipes.careful_adam`, with everything open to change."""
-    rate *= min(1, 20 / horizon) ** power
-    up = round(warm * iterations)
-    sizes: Any = optax.warmup_cosine_decay_schedule(0 if up else rate, rate, up, iterations, 0.02 * rate)
-    return optax.chain(optax.clip_by_global_norm(clip), make(sizes if falling else rate))
+def steps(make: Any = optax.adam, clip: float = 1.0, **changes: float) -> recipes.Optimizer:
+    """The usual optimiser of an LSTM with something else in it."""
+    wanted = STEPS | changes
+    return lambda iterations, horizon: optax.chain(
+        optax.clip_by_global_norm(clip), make(recipes.sizes(iterations, horizon, **wanted))
+    )
+
+
+def constant(iterations: int, horizon: int) -> optax.GradientTransformation:
+    """The usual optimiser's largest steps throughout."""
+    rate = STEPS["rate"] * min(1, 20 / horizon) ** STEPS["fall"]
+    return optax.chain(optax.clip_by_global_norm(1.0), optax.adam(rate))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -118,12 +114,12 @@ def ablation() -> dict[str, Task]:
         "no critic: self": variant(estimator=estimator("self"), batch=half),
         "no critic: optimal": variant(estimator=estimator("optimal")),
         "realised rewards": variant(estimator=gb.Estimator("luck")),
-        "no clipping": variant(optimizer=partial(steps, clip=1e9)),
-        "constant steps, no warm-up": variant(optimizer=partial(steps, falling=False)),
-        "no warm-up": variant(optimizer=partial(steps, warm=0)),
-        "steps of .005 at all horizons": variant(optimizer=partial(steps, power=0)),
-        "steps a third": variant(optimizer=partial(steps, rate=0.0017)),
-        "Yogi": variant(optimizer=partial(steps, make=optax.yogi)),
+        "no clipping": variant(optimizer=steps(clip=1e9)),
+        "constant steps, no warm-up": variant(optimizer=constant),
+        "no warm-up": variant(optimizer=steps(warm=0)),
+        "steps of .005 at all horizons": variant(optimizer=steps(fall=0)),
+        "steps a third": variant(optimizer=steps(rate=0.0017)),
+        "Yogi": variant(optimizer=steps(optax.yogi)),
         "no entropy": variant(entropy=None),
         "no curriculum": variant(curriculum=lambda n: ()),
         "curriculum 20": variant(curriculum=lambda n: (20,)),

@@ -64,10 +64,10 @@ def learn(
     `temperature(i, L)` flattens the arms' probabilities while learning, as `annealed` does. With a
     `curriculum` the policy is learned at each of these horizons in turn, for L iterations each,
     before the problem's own. With a policy to `imitate` there is no curriculum unless given: the first
-    iterations make the learner agree with it, and GradBand follows, by recipes of their own unless
-    `iterations` or `batch` are given, for both. With a
-    `checkpoint` file, `resume` goes on from it, to the same bits, after comparing all settings; of an
-    optimiser of yours only its `optimizer_name` can be compared, and of a policy to imitate its name.
+    iterations make the learner agree with it, and GradBand follows, each for as long as the recipe says,
+    or for the given L and m. With a `checkpoint` file, `resume` goes on from it, to the same bits, after
+    comparing all settings; of an optimiser of yours only its `optimizer_name` can be compared, and of a
+    policy to imitate its name.
 
     DQN is learned by `q_learning.train`, to which only L, m, the seed and `progress` apply.
 
@@ -101,12 +101,10 @@ def learn(
         policy = usual.begin(policy)
     plan = usual if imitate is None else usual.tuning or usual
 
-    def size(recipe: Recipe) -> tuple[int, int]:
+    def size(of: Recipe) -> tuple[int, int]:
         """L and m, as given or as in the recipe."""
-        wanted = recipe.iterations if iterations is None else iterations
-        return whole("iterations", wanted), whole(
-            "batch", recipe.batch_for(problem) if batch is None else batch
-        )
+        length = whole("iterations", of.iterations if iterations is None else iterations)
+        return length, whole("batch", of.batch_for(problem) if batch is None else batch)
 
     length, many = size(plan)
     if isinstance(policy, DQN):

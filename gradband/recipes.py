@@ -68,21 +68,23 @@ class Recipe:
         return PLAIN if self.optimizer is None else self.optimizer(iterations, horizon)
 
 
-def clipped_adam(
-    iterations: int, horizon: int, rate: float, b2: float = 0.999, warm: float = 0.0
-) -> optax.GradientTransformation:
-    """Adam, its steps falling from `rate` to almost nothing along a cosine; gradients clipped at norm 1.
+def sizes(
+    iterations: int, horizon: int, rate: float, fall: float = 0.0, warm: float = 0.0
+) -> optax.Schedule:
+    """Step sizes: up to `rate` in the part `warm` of the iterations, then along a cosine to almost nothing.
 
-    Steps rise from nothing to `rate` in the first part of the iterations, if `warm`.
+    They are smaller by (20/n)^`fall` at longer horizons, over which a recurrent network is less stable.
     """
-    up = round(warm * iterations)
-    steps = optax.warmup_cosine_decay_schedule(0 if up else rate, rate, up, iterations, 0.02 * rate)
-    return optax.chain(optax.clip_by_global_norm(1.0), optax.adam(steps, b2=b2))
+    rate, up = rate * min(1, 20 / horizon) ** fall, round(warm * iterations)
+    return optax.warmup_cosine_decay_schedule(0 if up else rate, rate, up, iterations, 0.02 * rate)
 
 
-def careful_adam(iterations: int, horizon: int) -> optax.GradientTransformation:
-    """Clipped Adam with smaller steps at longer horizons, over which a recurrent network is less stable."""
-    return clipped_adam(iterations, horizon, rate=0.005 * min(1, 20 / horizon) ** 0.4, warm=0.1)
+def clipped_adam(
+    iterations: int, horizon: int, b2: float = 0.999, **steps: float
+) -> optax.GradientTransformation:
+    """Adam with steps of these `sizes`, on gradients clipped at norm 1."""
+    schedule = sizes(iterations, horizon, **steps)
+    return optax.chain(optax.clip_by_global_norm(1.0), optax.adam(schedule, b2=b2))
 
 
 def fading_entropy(iteration: int, iterations: int, horizon: int) -> float:
@@ -113,48 +115,41 @@ PAPER = Recipe(
     settings={"forget": 0.0, "head": 1.0, "bias_scale": 1.0},
 )
 LUCK = Estimator("luck", returns="expected")
+IMITATING = Recipe(
+    "imitating", iterations=4000, batch=128, optimizer=partial(clipped_adam, rate=0.01, b2=0.99)
+)
+TUNING = Recipe(
+    "tuning",
+    iterations=200,
+    batch=512,
+    estimator=LUCK,
+    optimizer=partial(clipped_adam, rate=0.0003, warm=0.1),
+)
+MOST = 1_300_000  # m n K of an index network: minutes on two cores
 NETWORK = Recipe(
     "network",
     iterations=400,
     batch=512,
     estimator=LUCK,
-    optimizer=careful_adam,
+    optimizer=partial(clipped_adam, rate=0.005, fall=0.4, warm=0.1),
     entropy=fading_entropy,
     curriculum=rising,
-    imitating=Recipe(
-        "network, imitating",
-        iterations=4000,
-        batch=128,
-        optimizer=partial(clipped_adam, rate=0.01, b2=0.99),
-    ),
-    tuning=Recipe(
-        "network, tuning",
-        iterations=200,
-        batch=512,
-        estimator=LUCK,
-        optimizer=partial(clipped_adam, rate=0.0003, warm=0.1),
-    ),
+    imitating=IMITATING,
+    tuning=TUNING,
 )
 INDEX = Recipe(
     "index",
     iterations=600,
     batch=512,
-    most=1_300_000,
+    most=MOST,
     estimator=LUCK,
     optimizer=partial(clipped_adam, rate=0.003, warm=0.05),
-    imitating=Recipe(
-        "index, imitating",
-        iterations=600,
-        batch=128,
-        most=1_300_000,
-        optimizer=partial(clipped_adam, rate=0.01, b2=0.99),
-    ),
-    tuning=Recipe(
-        "index, tuning",
+    imitating=dataclasses.replace(IMITATING, iterations=600, most=MOST),
+    tuning=dataclasses.replace(
+        TUNING,
         iterations=150,
         batch=256,
-        most=1_300_000,
-        estimator=LUCK,
+        most=MOST,
         optimizer=partial(clipped_adam, rate=0.0005, warm=0.1),
     ),
 )

@@ -112,7 +112,7 @@ def play(
         return random.hash_words(keys, (jnp.zeros_like(counter), counter))
 
     rounds = jnp.arange(problem.horizon, dtype=jnp.uint32)
-    ahead = jax.vmap(hashed)(rounds) if kept else None
+    all_bits = jax.vmap(hashed)(rounds) if kept else None
 
     def pull(key: Array, reward_key: Array, params: Any, states: Any, instance: Any, t: Array) -> Any:
         (params, theirs), (state, their_state) = params, states
@@ -176,7 +176,7 @@ def play(
     if kept:
         saved = jax.checkpoint_policies.save_only_these_names(KEPT)
         step = jax.checkpoint(step, prevent_cse=False, policy=saved)
-    (_, _, seen), recorded = jax.lax.scan(step, carry, (rounds, ahead))
+    (_, _, seen), recorded = jax.lax.scan(step, carry, (rounds, all_bits))
     return seen, recorded
 
 
