@@ -15,6 +15,7 @@ from gradband.commands.explain import explain
 from gradband.commands.gradient import gradient
 from gradband.commands.learn import learn
 from gradband.commands.optimum import optimum
+from gradband.commands.reproduce import reproduce
 from gradband.errors import InputError
 
 app = typer.Typer(
@@ -35,7 +36,7 @@ def root(
         raise typer.Exit()
 
 
-for command in (learn, compare, explain, optimum, gradient, bench):
+for command in (learn, compare, explain, optimum, gradient, reproduce, bench):
     app.command()(command)
 
 

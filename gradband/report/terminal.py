@@ -12,6 +12,8 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     SpinnerColumn,
+    TaskID,
+    TaskProgressColumn,
     TextColumn,
     TimeRemainingColumn,
 )
@@ -26,11 +28,13 @@ def print_json(result: dict[str, Any]) -> None:
     sys.stdout.write("\n")
 
 
-def print_table(title: str, columns: list[str], rows: list[list[str]], notes: str = "") -> None:
-    """Prints a table; the first column is text, the others are numbers."""
+def print_table(
+    title: str, columns: list[str], rows: list[list[str]], notes: str = "", texts: int = 1
+) -> None:
+    """Prints a table; the first columns are `texts`, the others are numbers."""
     table = Table()
     for i, column in enumerate(columns):
-        table.add_column(column, justify="right" if i else "left", no_wrap=True)
+        table.add_column(column, justify="left" if i < texts else "right", no_wrap=True)
     for row in rows:
         table.add_row(*row)
     console = Console(width=None if sys.stdout.isatty() else 120, markup=False, emoji=False)
@@ -68,3 +72,40 @@ def progress(what: str, total: float) -> Iterator[Callable[[float, str], None]]:
     with bar:
         task = bar.add_task(what, total=total, note="compiling")
         yield lambda done, note: bar.update(task, completed=done, note=note)
+
+
+class Board:
+    """A bar for the whole, and one for each step that is under way."""
+
+    def __init__(self, bars: Progress, whole: TaskID) -> None:
+        self.bars, self.whole = bars, whole
+        self.steps: dict[str, TaskID] = {}
+
+    def step(self, name: str, words: str, share: float) -> None:
+        """Shows how far a step is."""
+        if name not in self.steps:
+            self.steps[name] = self.bars.add_task(words, total=1.0)
+        self.bars.update(self.steps[name], completed=share, description=words)
+
+    def done(self, name: str, weight: float) -> None:
+        """Takes a finished step away, and adds its weight to the whole."""
+        if name in self.steps:
+            self.bars.remove_task(self.steps.pop(name))
+        self.bars.advance(self.whole, weight)
+
+
+@contextlib.contextmanager
+def board(what: str, total: float) -> Iterator[Board]:
+    """Live bars for work in many steps."""
+    bars = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        disable=not sys.stderr.isatty(),
+    )
+    with bars:
+        yield Board(bars, bars.add_task(what, total=total or 1.0))

@@ -1,0 +1,260 @@
+"""`gradband reproduce`."""
+
+import contextlib
+import platform
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gradband.arguments import Json
+from gradband.commands.shared import make_folder, write_json
+from gradband.errors import InputError
+
+if TYPE_CHECKING:
+    from gradband.reproduction.experiments import Experiment
+    from gradband.reproduction.reproduction import Reproduction
+    from gradband.reproduction.store import Store
+
+
+def reproduce(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="WHAT",
+            show_default=False,
+            help="fig1, fig2, fig3, table1, findings, a panel such as fig2b, several with commas between, "
+            "or all.",
+        ),
+    ] = "all",
+    profile: Annotated[
+        str,
+        typer.Option(
+            help="quick (a quarter of an hour on 2 cores) or paper (the paper's settings: hours)."
+        ),
+    ] = "quick",
+    only: Annotated[
+        str, typer.Option(help="The same as WHAT: panels or figures, with commas between.")
+    ] = "",
+    seeds: Annotated[
+        str, typer.Option(help="Seeds of the runs in Figures 2 and 3, e.g. 0-4, in place of the profile's.")
+    ] = "",
+    jobs: Annotated[
+        int | None, typer.Option(help="Processes at work, which share the cores (one a core).")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for files (runs/reproduce-PROFILE).")] = None,
+    folder_of_experiments: Annotated[
+        Path | None,
+        typer.Option("--experiments", help="Folder of other experiments' TOML files (the paper's)."),
+    ] = None,
+    listing: Annotated[
+        bool,
+        typer.Option("--list", help="Say what there is, how long it takes and what is done; do nothing."),
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Redo the paper's figures and table, and show where the paper and we agree.
+
+    Every finished run is stored at once. If this is interrupted, the same
+    command goes on where it was, also in the middle of a long run.
+    The report shows everything that is finished in the folder.
+
+    Examples:
+
+      gradband reproduce
+
+      gradband reproduce fig3 --profile paper --out runs/paper
+
+      gradband reproduce --only fig2b --seeds 0-4
+
+      gradband reproduce --list
+    """
+    from gradband.report import terminal
+    from gradband.reproduction import experiments, reproduction, workers
+    from gradband.reproduction.store import Store
+
+    began = time.perf_counter()
+    words = [word for word in (only or what).split(",") if word]
+    if only and what != "all":
+        raise InputError("give the panels as WHAT or as --only, not both")
+    chosen_seeds = parse_seeds(seeds)
+    wanted = experiments.wanted(words, profile, chosen_seeds, folder_of_experiments)
+    workers_wanted = workers.check_jobs(jobs)
+    folder = out or Path("runs") / f"reproduce-{profile}"
+    store = Store(folder / "results")
+    if listing:
+        show_list(wanted, store, profile, json)
+        return
+    make_folder(folder)
+    with alone(folder):
+        before = reproduction.pending(wanted, store)
+        with terminal.board("reproducing", sum(minutes for _, minutes in before)) as board:
+            minutes = {str(store.path(unit)): spent for unit, spent in before}
+            workers.do_all(
+                [unit for unit, _ in before],
+                store.folder,
+                workers_wanted,
+                done=lambda unit: board.done(str(store.path(unit)), minutes[str(store.path(unit))]),
+                note=lambda unit, share, note: board.step(
+                    str(store.path(unit)), f"{unit_in_words(unit)}  {note}", share
+                ),
+            )
+        found = reproduction.gather(
+            experiments.wanted(["all"], profile, chosen_seeds, folder_of_experiments), store, profile
+        )
+        seconds = time.perf_counter() - began
+        files = write_report(found, folder, made(seconds, len(before), chosen_seeds))
+    asked = {panel.name for experiment in wanted for panel in experiment.panels}
+    rows = [row for row in found.rows if row.panel in asked]
+    result = {
+        "profile": profile,
+        "panels": sorted(asked),
+        "rows": [row.described() for row in rows],
+        "units": {"done": len(before), "found": count(wanted) - len(before)},
+        "seconds": seconds,
+        "files": files,
+    }
+    write_json(Path(files["result"]), result)
+    if json:
+        terminal.print_json(result)
+        return
+    terminal.print_table(
+        f"{', '.join(words)}, {profile} profile",
+        ["what", "paper", "ours", "± se", "z"],
+        [
+            [
+                row.what,
+                row.says,
+                f"{row.ours:.2f}",
+                f"{row.se:.2f}",
+                "" if row.z is None else f"{row.z:+.1f}",
+            ]
+            for row in rows
+        ],
+        f"Report: {files['report']}\nNumbers: {files['numbers']}\nFigures: {folder / 'figures'}",
+    )
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """Seeds from `first-last`, or the one that is given; none for nothing."""
+    if not text:
+        return ()
+    first, _, last = text.partition("-")
+    if not first.isdecimal() or not (last or first).isdecimal() or int(last or first) < int(first):
+        raise InputError(f"seeds must be first-last, e.g. 0-4, not {text!r}")
+    if int(last or first) - int(first) >= 1000:
+        raise InputError("seeds must be at most 1000")
+    return tuple(range(int(first), int(last or first) + 1))
+
+
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Holds the folder for this process: the lock ends with it, however it ends."""
+    path = folder / ".lock"
+    try:
+        import fcntl
+    except ImportError:  # no such locks on Windows
+        yield
+        return
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise InputError(f"another gradband reproduce is at work in {folder}") from None
+        yield
+
+
+def count(wanted: "list[Experiment]") -> int:
+    """How many units there are, each once."""
+    from gradband.reproduction.store import Store
+
+    store = Store(Path())
+    return len({store.path(u) for e in wanted for panel in e.panels for u in panel.units().values()})
+
+
+def unit_in_words(unit: dict[str, Any]) -> str:
+    """A few words for a unit of work."""
+    where = unit["problem"]["name"]
+    size = f" K={unit['problem']['arms']}" if "arms" in unit["problem"] else ""
+    seed = f" seed {unit['seed']}" if unit["do"] == "learn" else ""
+    return f"{unit['do']} {unit.get('policy', '')} on {where}{size}{seed}".replace("  ", " ")
+
+
+def show_list(wanted: "list[Experiment]", store: "Store", profile: str, json: bool) -> None:
+    """What there is, how long it takes on two cores, and how much of it is done."""
+    from gradband.report import terminal
+
+    rows: list[dict[str, Any]] = []
+    for experiment in wanted:
+        for panel in experiment.panels:
+            units = panel.units().values()
+            done = sum(store.find(unit) is not None for unit in units)
+            rows.append(
+                {
+                    "experiment": experiment.name,
+                    "panel": panel.name,
+                    "title": panel.title,
+                    "minutes": panel.minutes,
+                    "units": len(units),
+                    "done": done,
+                }
+            )
+    if json:
+        terminal.print_json({"profile": profile, "panels": rows})
+        return
+    total = sum(row["minutes"] for row in rows)
+    terminal.print_table(
+        f"{profile} profile",
+        ["panel", "title", "minutes on 2 cores", "units of work", "done"],
+        [
+            [row["panel"], row["title"], f"{row['minutes']:g}", str(row["units"]), str(row["done"])]
+            for row in rows
+        ],
+        f"About {total:.0f} minutes in all; units that panels share are done once.",
+        texts=2,
+    )
+
+
+def made(seconds: float, done: int, seeds: tuple[int, ...]) -> dict[str, str]:
+    """How a report was made: versions and machine."""
+    from importlib.metadata import version
+
+    from gradband import machine
+    from gradband._version import __version__
+
+    libraries = ", ".join(f"{name} {version(name)}" for name in ("jax", "numpy", "numba", "optax"))
+    memory = machine.free_memory()
+    return {
+        "gradband": __version__,
+        "libraries": f"Python {platform.python_version()}, {libraries}",
+        "machine": f"{platform.system()} {platform.machine()}, {machine.cores()} cores"
+        + (f", {machine.in_bytes(memory)} free" if memory else ""),
+        "seeds": "0 for benchmarks and gradients; those of runs stand with their panels",
+        "this time": f"{done} units of work in {seconds / 60:.1f} minutes; others were there already",
+        "date": time.strftime("%Y-%m-%d"),
+    }
+
+
+def write_report(found: "Reproduction", folder: Path, about: dict[str, str]) -> dict[str, str]:
+    """The page, the figures, and the numbers."""
+    from gradband.files import write_text
+    from gradband.report import page, plots
+
+    files = {"report": folder / "report.html", "numbers": folder / "numbers.csv"}
+    redo = " ".join(["gradband", *sys.argv[1:]])
+    write_text(files["report"], page.page(found, about, redo))
+    write_text(files["numbers"], found.csv())
+    figures: dict[str, str] = {}
+    make_folder(folder / "figures")
+    for experiment in found.experiments:
+        pictures = [(p, found.results[p.name]) for p in experiment.panels if plots.drawable(p)]
+        if pictures:
+            figures |= plots.figure(folder / "figures", experiment.name, experiment.title, pictures)
+    return (
+        {name: str(path) for name, path in files.items()}
+        | figures
+        | {"result": str(folder / "result.json")}
+    )

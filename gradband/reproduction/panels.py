@@ -1,0 +1,299 @@
+"""Kinds of panels: the units of work that each needs, and the series of numbers that come of them."""
+
+import dataclasses
+from typing import Any, ClassVar
+
+import numpy as np
+
+from gradband.reproduction.unit import Unit
+
+Results = dict[str, dict[str, Any]]  # by the units' labels
+
+NAMES = {
+    "exp3": "Exp3",
+    "softelim": "SoftElim",
+    "optimum": "optimum",
+    "gittins": "Gittins index",
+    "ts": "TS",
+    "ucb1": "UCB1",
+    "ucb-v": "UCB-V",
+    "dqn": "DQN",
+    "none": "b-none",
+    "optimal": "b-opt",
+    "self": "b-self",
+    "exact": "exact",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Series:
+    """A curve y(x) with half the width of a band around it; `runs` are single ones, drawn faintly."""
+
+    name: str
+    x: list[float]
+    y: list[float]
+    band: list[float]
+    se: list[float]
+    runs: tuple[tuple[list[float], list[float]], ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Level:
+    """A number that does not depend on x, with its standard error (0: exact)."""
+
+    name: str
+    value: float
+    se: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Panel:
+    """What all kinds have: a name, a title, and the minutes it takes on two cores."""
+
+    kind: ClassVar[str]
+    name: str
+    title: str
+    problem: str = ""
+    horizon: int | None = None
+    noise: str = "shared"
+    minutes: float = 1.0
+
+    def units(self) -> dict[str, Unit]:
+        """The work that it needs, by labels."""
+        raise NotImplementedError
+
+    def series(self, results: Results) -> list[Series]:
+        """Its curves."""
+        return []
+
+    def levels(self, results: Results) -> list[Level]:
+        """Its horizontal lines."""
+        return []
+
+    def on(self, name: str = "", **size: Any) -> dict[str, Any]:
+        """A problem as a unit has it: only what is not the default."""
+        length = {"horizon": self.horizon} if self.horizon is not None else {}
+        noise = {"noise": self.noise} if self.noise != "shared" else {}
+        return {"name": name or self.problem, **length, **size, **noise}
+
+
+def benchmark(policy: str, problem: dict[str, Any], instances: int) -> Unit:
+    """The regret of a benchmark, whose law does not depend on how arms share their noise."""
+    plain = {key: problem[key] for key in problem if key != "noise"}
+    return {"do": "evaluate", "problem": plain, "policy": policy, "instances": instances, "seed": 0}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Table(Panel):
+    """Benchmarks on problems, beside what the paper printed."""
+
+    kind: ClassVar[str] = "table"
+    policies: list[str]
+    benchmarks: dict[str, int]
+    printed: dict[str, dict[str, list[float]]]
+    remarks: dict[str, dict[str, str]] = dataclasses.field(default_factory=dict)
+
+    def units(self) -> dict[str, Unit]:
+        return {
+            f"{policy} on {problem}": benchmark(policy, self.on(problem), self.benchmarks[problem])
+            for problem in self.printed
+            for policy in self.policies
+        }
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RegretOverTheta(Panel):
+    """Figure 1a: the regret of policies over θ."""
+
+    kind: ClassVar[str] = "regret over theta"
+    policies: list[str]
+    thetas: list[float]
+    regret_instances: int
+
+    def units(self) -> dict[str, Unit]:
+        found: dict[str, Unit] = {}
+        for policy in self.policies:
+            for theta in self.thetas:
+                entry = f"{policy}:theta={theta:g}"
+                found[entry] = benchmark(entry, self.on(), self.regret_instances)
+                if policy == "softelim":
+                    found[f"exact {entry}"] = {"do": "exact", "problem": self.on(), "policy": entry}
+        return found
+
+    def series(self, results: Results) -> list[Series]:
+        curves = []
+        for policy in self.policies:
+            rows = [results[f"{policy}:theta={theta:g}"] for theta in self.thetas]
+            se = [row["se"] for row in rows]
+            curves.append(Series(NAMES[policy], self.thetas, [row["regret"] for row in rows], se, se))
+        exact = [results[f"exact softelim:theta={theta:g}"]["regret"] for theta in self.thetas]
+        nothing = [0.0] * len(exact)
+        return [*curves, Series("SoftElim, exact", self.thetas, exact, nothing, nothing)]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GradientOverTheta(Panel):
+    """Figures 1b and 1c: reward gradients over θ for each baseline, and how they spread for m = 1."""
+
+    kind: ClassVar[str] = "gradient over theta"
+    policy: str
+    baselines: list[str]
+    thetas: list[float]
+    instances: int
+
+    def units(self) -> dict[str, Unit]:
+        found: dict[str, Unit] = {}
+        for theta in self.thetas:
+            entry = {"problem": self.on(), "policy": f"{self.policy}:theta={theta:g}"}
+            for baseline in self.baselines:
+                how = {"baseline": baseline, "instances": self.instances, "seed": 0}
+                found[f"{baseline} {theta:g}"] = {"do": "gradient", **entry, **how}
+            if self.policy == "softelim":
+                found[f"exact {theta:g}"] = {"do": "exact", **entry}
+        return found
+
+    def series(self, results: Results) -> list[Series]:
+        curves = []
+        for baseline in self.baselines:
+            rows = [results[f"{baseline} {theta:g}"] for theta in self.thetas]
+            gradients, bands = [row["gradient"] for row in rows], [1.96 * row["spread"] for row in rows]
+            curves.append(
+                Series(NAMES[baseline], self.thetas, gradients, bands, [row["se"] for row in rows])
+            )
+        if self.policy == "softelim":
+            truth = [results[f"exact {theta:g}"]["gradient"] for theta in self.thetas]
+            nothing = [0.0] * len(truth)
+            curves.append(Series("exact", self.thetas, truth, nothing, nothing))
+        return curves
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Learning(Panel):
+    """Figures 2 and 3: regret over iterations, over several runs, and benchmarks as lines."""
+
+    kind: ClassVar[str] = "learning"
+    policy: str
+    curves: dict[str, dict[str, Any]]
+    lines: list[str]
+    benchmarks: dict[str, int]
+    runs: int
+    evaluation: int
+    final: int
+    every: int
+    seeds: tuple[int, ...] = ()
+    dqn_runs: int = 0
+    iterations: int | None = None
+    batch: int | None = None
+    baseline: str | None = None
+    median: bool = False
+    faint: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "seeds", self.seeds or tuple(range(self.runs)))
+
+    def where(self, curve: str) -> dict[str, Any]:
+        """The problem of a curve."""
+        given = self.curves[curve]
+        size = {key: given[key] for key in ("arms", "horizon") if key in given}
+        return self.on(given.get("problem", ""), **size)
+
+    def units(self) -> dict[str, Unit]:
+        found: dict[str, Unit] = {}
+        for curve, given in self.curves.items():
+            own = {"iterations": self.iterations, "batch": self.batch, "baseline": self.baseline}
+            own |= {key: given[key] for key in given if key not in ("problem", "arms", "horizon")}
+            own = {key: value for key, value in own.items() if value is not None}
+            how = {"evaluation": self.evaluation, "every": self.every, "final": self.final}
+            for seed in self.seeds:
+                entry = {"problem": self.where(curve), "policy": self.policy, **own, "seed": seed}
+                found[f"{curve} {seed}"] = {"do": "learn", **entry, **how}
+        for problem in self.problems():
+            for line in self.lines:
+                found |= self.line(line, problem)
+        return found
+
+    def problems(self) -> list[dict[str, Any]]:
+        """The problems of its curves, each once."""
+        found: list[dict[str, Any]] = []
+        for curve in self.curves:
+            if (there := self.where(curve)) not in found:
+                found.append(there)
+        return found
+
+    def line(self, line: str, problem: dict[str, Any]) -> dict[str, Unit]:
+        """The work for a benchmark's line."""
+        plain = {key: problem[key] for key in problem if key != "noise"}
+        label = self.label(line, problem)
+        if line == "optimum":
+            return {label: {"do": "optimum", "problem": plain}}
+        if line == "dqn":
+            return {f"{label} {seed}": dqn(problem, seed, self.final) for seed in range(self.dqn_runs)}
+        return {label: benchmark(line, plain, self.benchmarks[problem["name"]])}
+
+    def label(self, line: str, problem: dict[str, Any]) -> str:
+        return f"{line} on {' '.join(str(problem[key]) for key in problem if key != 'noise')}"
+
+    def series(self, results: Results) -> list[Series]:
+        return [self.curve(curve, results) for curve in self.curves]
+
+    def curve(self, curve: str, results: Results) -> Series:
+        """The mean of the runs with its standard error, or their median with the median's."""
+        rows = [results[f"{curve} {seed}"]["points"] for seed in self.seeds]
+        # A run that stopped early stays where it was.
+        longest = max(rows, key=len)
+        x = [float(point[0]) for point in longest]
+        each = np.array([[p[1] for p in row] + [row[-1][1]] * (len(longest) - len(row)) for row in rows])
+        mean, se = middle(each, self.median)
+        single = tuple((x, list(row)) for row in each) if self.faint else ()
+        return Series(curve, x, mean.tolist(), se.tolist(), se.tolist(), single)
+
+    def end(self, curve: str, results: Results) -> Level:
+        """The regret at the end, over runs, on more instances."""
+        ends = np.array([results[f"{curve} {seed}"]["regret"] for seed in self.seeds])
+        mean, se = middle(ends[:, None], self.median)
+        alone = results[f"{curve} {self.seeds[0]}"]["se"]
+        return Level(curve, float(mean[0]), float(se[0]) if len(ends) > 1 else alone)
+
+    def levels(self, results: Results) -> list[Level]:
+        found = []
+        for problem in self.problems():
+            for line in self.lines:
+                size = f", K = {problem['arms']}" if len(self.problems()) > 1 and "arms" in problem else ""
+                other = f", {problem['name']}" if len({p["name"] for p in self.problems()}) > 1 else ""
+                level = self.level(line, problem, results)
+                found.append(dataclasses.replace(level, name=f"{NAMES[line]}{size}{other}"))
+        # The optimum of distractors is the same for every K.
+        alike = [level for level in found if level.name.startswith("optimum")]
+        if len(alike) > 1 and np.ptp([level.value for level in alike]) < 1e-6:
+            found = [level for level in found if level not in alike[1:]]
+            found[found.index(alike[0])] = dataclasses.replace(alike[0], name="optimum")
+        return found
+
+    def level(self, line: str, problem: dict[str, Any], results: Results) -> Level:
+        label = self.label(line, problem)
+        if line == "optimum":
+            return Level(line, results[label]["regret"], 0.0)
+        if line == "dqn":
+            ends = np.array([results[f"{label} {seed}"]["regret"] for seed in range(self.dqn_runs)])
+            return Level(line, float(ends.mean()), float(ends.std(ddof=1) / len(ends) ** 0.5))
+        return Level(line, results[label]["regret"], results[label]["se"])
+
+
+def dqn(problem: dict[str, Any], seed: int, final: int) -> Unit:
+    """A DQN, learned and measured."""
+    return {"do": "learn", "problem": problem, "policy": "dqn", "seed": seed, "final": final}
+
+
+def middle(each: np.ndarray, median: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Mean over runs [R, X] and its standard error, or the median and that of the median.
+
+    A median's error is that of a mean times √(π/2), with the spread taken from the quartiles, so that a few
+    failed runs do not decide it.
+    """
+    count = len(each)
+    if count == 1:
+        return each[0], np.zeros_like(each[0])
+    if not median:
+        return each.mean(0), each.std(0, ddof=1) / count**0.5
+    low, high = np.quantile(each, (0.25, 0.75), axis=0)
+    return np.median(each, 0), np.sqrt(np.pi / 2) * (high - low) / 1.349 / count**0.5

@@ -1,0 +1,135 @@
+"""A reproduction: experiments, what their work gave, and the rows and numbers that follow."""
+
+import csv
+import dataclasses
+import io
+from typing import Any
+
+from gradband.reproduction import rows
+from gradband.reproduction.experiments import Experiment
+from gradband.reproduction.findings import Finding
+from gradband.reproduction.panels import GradientOverTheta, Learning, Panel, RegretOverTheta, Results, Table
+from gradband.reproduction.rows import Row
+from gradband.reproduction.store import Store
+from gradband.reproduction.unit import Unit
+
+
+@dataclasses.dataclass(frozen=True)
+class Reproduction:
+    """Panels whose work is done, with the results of their units."""
+
+    profile: str
+    experiments: list[Experiment]
+    results: dict[str, Results]
+
+    @property
+    def rows(self) -> list[Row]:
+        """The paper's numbers and ours."""
+        panels = {panel.name: panel for e in self.experiments for panel in e.panels}
+        found: list[Row] = []
+        for experiment in self.experiments:
+            for panel in experiment.panels:
+                if isinstance(panel, Table):
+                    found += rows.of_table(panel, self.results[panel.name])
+            asked = (rows.of_file(given, panels, self.results) for given in experiment.rows)
+            found += [row for row in asked if row is not None]
+        return found
+
+    def settings(self, panel: Panel) -> str:
+        """A panel's settings in words."""
+        if isinstance(panel, Learning):
+            given = [f"seeds {seeds_in_words(panel.seeds)}"]
+            given += [f"L = {panel.iterations}"] if panel.iterations else []
+            given += [f"m = {panel.batch}"] if panel.batch else []
+            given += [f"{panel.evaluation} instances a point, {panel.final} at the end"]
+            given += ["the median of the runs"] if panel.median else []
+            return f"{', '.join(given).capitalize()}."
+        if isinstance(panel, GradientOverTheta):
+            return f"{panel.instances} instances a point; dotted: 95 % of estimates with m = 1."
+        if isinstance(panel, RegretOverTheta):
+            return f"{panel.regret_instances} instances a point."
+        return ""
+
+    def csv(self) -> str:
+        """Every number: curves, single runs, lines, cells of tables and rows beside the paper."""
+        file = io.StringIO()
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["panel", "what", "series", "run", "x", "value", "se"])
+        for experiment in self.experiments:
+            for panel in experiment.panels:
+                writer.writerows(
+                    [panel.name, *record] for record in _records(panel, self.results[panel.name])
+                )
+        for row in self.rows:
+            paper = row.says if row.paper is None else row.paper
+            writer.writerow([row.panel, "paper", row.what, "", "", paper, row.paper_se or ""])
+            writer.writerow([row.panel, "ours", row.what, "", "", row.ours, row.se])
+        return file.getvalue()
+
+
+def _records(panel: Panel, results: Results) -> list[list[Any]]:
+    """What, series, run, x, value and standard error of each of a panel's numbers."""
+    found: list[list[Any]] = []
+    for curve in panel.series(results):
+        for x, y, se in zip(curve.x, curve.y, curve.se, strict=True):
+            found.append(["curve", curve.name, "", x, y, se])
+    found += [["line", level.name, "", "", level.value, level.se] for level in panel.levels(results)]
+    if isinstance(panel, Learning):
+        for name in panel.curves:
+            for seed in panel.seeds:
+                run = results[f"{name} {seed}"]
+                found += [["run", name, seed, x, y, se] for x, y, se in run["points"]]
+                found.append(["end of run", name, seed, "", run["regret"], run["se"]])
+    elif isinstance(panel, GradientOverTheta):
+        for label, result in results.items():
+            if "spread" in result:
+                baseline, _, theta = label.partition(" ")
+                found.append(["spread (m = 1)", baseline, "", theta, result["spread"], ""])
+    elif isinstance(panel, Table | Finding):
+        for label, result in results.items():
+            for what in ("regret", "gradient"):
+                if result.get(what) is not None:
+                    found.append([what, label, "", "", result[what], result.get("se", "")])
+    return found
+
+
+def seeds_in_words(seeds: tuple[int, ...]) -> str:
+    """Seeds in short.
+
+    >>> seeds_in_words((0, 1, 2, 3))
+    '0–3'
+    """
+    runs = list(range(seeds[0], seeds[0] + len(seeds)))
+    return (
+        f"{seeds[0]}–{seeds[-1]}" if len(seeds) > 1 and list(seeds) == runs else ", ".join(map(str, seeds))
+    )
+
+
+def pending(experiments: list[Experiment], store: Store) -> list[tuple[Unit, float]]:
+    """Units that are still to do, each once, with the minutes that it takes on two cores, longest first."""
+    found: dict[str, tuple[Unit, float]] = {}
+    for experiment in experiments:
+        for panel in experiment.panels:
+            units = panel.units()
+            for unit in units.values():
+                place = str(store.path(unit))
+                if place not in found and store.find(unit) is None:
+                    found[place] = unit, panel.minutes / len(units)
+    return sorted(found.values(), key=lambda entry: -entry[1])
+
+
+def gather(experiments: list[Experiment], store: Store, profile: str) -> Reproduction:
+    """What is done: panels with all of their results."""
+    results: dict[str, Results] = {}
+    kept = []
+    for experiment in experiments:
+        panels = []
+        for panel in experiment.panels:
+            found = {label: store.find(unit) for label, unit in panel.units().items()}
+            complete = {label: result for label, result in found.items() if result is not None}
+            if len(complete) == len(found):
+                results[panel.name] = complete
+                panels.append(panel)
+        if panels:
+            kept.append(dataclasses.replace(experiment, panels=tuple(panels)))
+    return Reproduction(profile, kept, results)
