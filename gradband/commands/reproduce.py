@@ -135,6 +135,7 @@ def reproduce(
             for row in rows
         ],
         f"Report: {files['report']}\nNumbers: {files['numbers']}\nFigures: {folder / 'figures'}",
+        texts=2,
     )
 
 

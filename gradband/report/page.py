@@ -55,9 +55,9 @@ def _rows(rows: list[Row]) -> str:
     with_z = [row for row in rows if row.z is not None]
     agree = sum(abs(row.z or 0) <= AGREES for row in with_z)
     body = "".join(
-        f'<tr><th scope="row" class="words">{_text(row.what)}</th><td>{_text(row.says)}</td>'
+        f'<tr><th scope="row" class="words">{_text(row.what)}</th><td class="says">{_text(row.says)}</td>'
         f"<td>{row.ours:.2f} ± {row.se:.2f}</td><td>{_z(row)}</td>"
-        f'<td class="words">{_text(row.remark)}<details><summary>redo<span class="unseen"> '
+        f'<td class="words remark">{_text(row.remark)}<details><summary>redo<span class="unseen"> '
         f"{_text(row.what)}</span></summary><code>{_text(row.redo)}</code></details></td></tr>"
         for row in rows
     )

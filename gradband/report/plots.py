@@ -82,9 +82,7 @@ def draw(axis: Any, panel: Panel, results: Results) -> None:
         axis.set_yscale("symlog", linthresh=10)
         axis.axhline(0, color=GREY, linewidth=0.8)
     else:
-        above = _levels(axis, curves, levels)
-        if above:
-            axis.text(0.98, 0.97, above, transform=axis.transAxes, ha="right", va="top", fontsize=8)
+        _levels(axis, curves, levels)
     learning = isinstance(panel, Learning)
     axis.set_xlabel("iteration" if learning else "θ")
     axis.set_ylabel("reward gradient" if gradients else "Bayes regret")
@@ -108,31 +106,28 @@ def _curve(axis: Any, curve: Series, colour: str, dotted: bool) -> None:
         axis.fill_between(x, y - band, y + band, color=colour, alpha=0.22, linewidth=0)
 
 
-def _levels(axis: Any, curves: list[Series], levels: list[Level]) -> str:
-    """Draws levels as lines with their names at the right; those far above are returned in words."""
+def _levels(axis: Any, curves: list[Series], levels: list[Level]) -> None:
+    """Draws levels as lines with their names at the right; of those far above only the names."""
     reach = max(max(curve.y) for curve in curves)
-    seen = [level for level in levels if level.value <= 1.3 * reach]
-    top = 1.08 * max([reach, *(level.value for level in seen)])
+    seen = [level.value <= 1.3 * reach for level in levels]
+    values = [level.value for level in levels]
+    top = 1.08 * max([reach, *(value for value, near in zip(values, seen, strict=True) if near)])
     axis.set_ylim(0, top)
-    places = spread([level.value for level in seen], 0.052 * top)
-    for level, place in zip(seen, places, strict=True):
-        axis.axhline(level.value, color=GREY, linestyle="--", linewidth=0.9, zorder=1)
-        axis.annotate(
-            f"{level.name} {level.value:.2f}",
-            (1.01, place),
-            xycoords=("axes fraction", "data"),
-            va="center",
-            fontsize=8,
-        )
-    beyond = [f"{level.name} {level.value:.1f}" for level in levels if level not in seen]
-    return "above: " + "\n".join(beyond) if beyond else ""
+    # Those above keep their order: the highest comes last.
+    highest = [min(value, top * (1 + 1e-3 * value / max(values))) for value in values]
+    for level, near, place in zip(levels, seen, spread(highest, 0.052 * top, top), strict=True):
+        if near:
+            axis.axhline(level.value, color=GREY, linestyle="--", linewidth=0.9, zorder=1)
+        words = f"{level.name} {level.value:.2f}" if near else f"↑ {level.name} {level.value:.1f}"
+        where = ("axes fraction", "data")
+        axis.annotate(words, (1.01, place), xycoords=where, va="center", fontsize=8)
 
 
-def spread(values: list[float], gap: float) -> list[float]:
-    """Places near these values that are at least a gap apart.
+def spread(values: list[float], gap: float, most: float = np.inf) -> list[float]:
+    """Places near these values that are at least a gap apart, and at most so high.
 
-    >>> spread([1.0, 1.1, 5.0], 0.5)
-    [0.8, 1.3, 5.0]
+    >>> spread([1.0, 1.1, 5.0], 0.5, 4.0)
+    [0.8, 1.3, 4.0]
     """
     order = np.argsort(values, kind="stable")
     groups: list[list[float]] = []  # centre and how many
@@ -142,6 +137,9 @@ def spread(values: list[float], gap: float) -> list[float]:
             (one, first), (other, second) = groups[-2:]
             groups[-2:] = [[(one * first + other * second) / (first + second), first + second]]
     places = [c + gap * (i - (count - 1) / 2) for c, count in groups for i in range(int(count))]
+    for i in range(len(places) - 1, -1, -1):
+        places[i] = min(places[i], most)
+        most = places[i] - gap
     found = np.empty(len(values))
     found[order] = places
     return [round(float(place), 6) for place in found]

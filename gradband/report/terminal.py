@@ -31,10 +31,10 @@ def print_json(result: dict[str, Any]) -> None:
 def print_table(
     title: str, columns: list[str], rows: list[list[str]], notes: str = "", texts: int = 1
 ) -> None:
-    """Prints a table; the first columns are `texts`, the others are numbers."""
+    """Prints a table; the first columns are `texts`, which may take several lines, the others numbers."""
     table = Table()
     for i, column in enumerate(columns):
-        table.add_column(column, justify="left" if i < texts else "right", no_wrap=True)
+        table.add_column(column, justify="left" if i < texts else "right", no_wrap=i >= texts or texts == 1)
     for row in rows:
         table.add_row(*row)
     console = Console(width=None if sys.stdout.isatty() else 120, markup=False, emoji=False)

@@ -187,6 +187,8 @@ class Learning(Panel):
     baseline: str | None = None
     median: bool = False
     faint: bool = False
+    note: str = ""
+    """what a profile has less of than the paper"""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "seeds", self.seeds or tuple(range(self.runs)))

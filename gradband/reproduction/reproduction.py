@@ -43,7 +43,9 @@ class Reproduction:
             given += [f"m = {panel.batch}"] if panel.batch else []
             given += [f"{panel.evaluation} instances a point, {panel.final} at the end"]
             given += ["the median of the runs"] if panel.median else []
-            return f"{', '.join(given).capitalize()}."
+            given += [panel.note] if panel.note else []
+            words = ", ".join(given)
+            return f"{words[0].upper()}{words[1:]}."
         if isinstance(panel, GradientOverTheta):
             return f"{panel.instances} instances a point; dotted: 95 % of estimates with m = 1."
         if isinstance(panel, RegretOverTheta):

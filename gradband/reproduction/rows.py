@@ -86,6 +86,8 @@ def of_file(given: dict[str, Any], panels: dict[str, Panel], results: dict[str, 
     says = given.get("says") or (f"{paper:.2f}" + (f" ± {paper_se:.2f}" if paper_se is not None else ""))
     if paper is None and not remark:
         remark = verdict(says, value)
+    if isinstance(panel, Learning) and panel.note:
+        remark += f" ({panel.note})"
     return Row(
         panel.name, given["what"], paper, paper_se, says, value.value, value.se, z, remark, command(unit)
     )
