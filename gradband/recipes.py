@@ -150,7 +150,7 @@ INDEX = Recipe(
         iterations=150,
         batch=256,
         most=MOST,
-        optimizer=partial(clipped_adam, rate=0.0005, warm=0.1),
+        optimizer=partial(clipped_adam, rate=0.005, fall=1.0, warm=0.1),
     ),
 )
 RECIPES = {

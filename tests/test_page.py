@@ -40,7 +40,7 @@ def made_up(unit, place):
     if unit["do"] == "learn":
         points = [[x, value(place) + 5 / (1 + x), 0.1] for x in range(0, 101, 10)]
         return {"points": points, "regret": value(place), "se": 0.1, "sd": 5.0, "seconds": 1.0}
-    gradient = {"gradient": value(place) - 2, "spread": 10 * value(place)}
+    gradient = {"gradient": value(place) - 2, "spread": 10 * value(place), "doubt": 0.1}
     return {"regret": value(place), "se": 0.1, "sd": 5.0, "seconds": 1.0, **gradient}
 
 

@@ -1,10 +1,13 @@
 """`gradband reproduce`: experiments as data, work that is done once, and a report of it."""
 
 import csv
+import fcntl
 import json
+import multiprocessing
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,12 +22,11 @@ import gradband as gb
 from gradband import cli
 from gradband.errors import InputError
 from gradband.report import plots
-from gradband.reproduction import experiments, rows, work
+from gradband.reproduction import experiments, rows, work, workers
 from gradband.reproduction.panels import Level, middle
-from gradband.reproduction.store import Store
+from gradband.reproduction.store import Store, versions
 from gradband.reproduction.unit import command
 
-together = pytest.mark.xdist_group("reproduction")  # of one process, which does the work once
 SMALL = {
     "fig1": """
 title = "Figure 1: over θ"
@@ -119,6 +121,13 @@ minutes = { quick = 1, paper = 1 }
 
 
 @pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """A folder for all of the processes that tests run in."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+@pytest.fixture(scope="module")
 def small(tmp_path_factory):
     """A folder of small experiments."""
     folder = tmp_path_factory.mktemp("experiments")
@@ -142,10 +151,11 @@ def finish(process):
 
 
 @pytest.fixture(scope="module")
-def whole(small, tmp_path_factory):
-    """Where all of the small experiments were done without a break, and what the command said."""
-    out = tmp_path_factory.mktemp("whole")
-    return out, finish(start(small, out))
+def whole(small, shared):
+    """Where all of the small experiments were done without a break, once, and what the command said."""
+    with (shared / "whole.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        return shared / "whole", finish(start(small, shared / "whole"))
 
 
 def numbers(out):
@@ -153,7 +163,6 @@ def numbers(out):
     return (out / "numbers.csv").read_text()
 
 
-@together
 def test_all_panels_files_and_rows_are_there(whole):
     out, result = whole
     assert result["panels"] == ["fig1a", "fig1c", "fig2b", "fig3b", "lemma3"]
@@ -173,54 +182,95 @@ def test_all_panels_files_and_rows_are_there(whole):
     assert {row["what"] for row in table} >= {"curve", "run", "line", "end of run", "paper", "ours"}
 
 
-@together
-def test_nothing_is_done_twice(small, whole):
-    out, result = whole
-    done = result["units"]["done"]
-    before = {path: path.stat().st_mtime_ns for path in (out / "results").glob("*.json")}
-    assert len(before) == done
+def test_nothing_is_done_twice(small, whole, tmp_path):
+    out = tmp_path / "copy"
+    shutil.copytree(whole[0], out)
+    before = stored(out)
+    assert len(before) == sum(whole[1]["units"].values())
     again = finish(start(small, out, "--only", "fig2b"))
     assert again["units"] == {"done": 0, "found": 6}
-    assert before == {path: path.stat().st_mtime_ns for path in (out / "results").glob("*.json")}
+    assert before == stored(out)
     assert 'id="fig3b"' in (out / "report.html").read_text(), "what is finished stays in the report"
     other = finish(start(small, out, "--only", "fig2b", "--seeds", "5-5"))
     assert other["units"] == {"done": 2, "found": 2}, "other seeds are other runs"
+    page = (out / "report.html").read_text()
+    assert 'id="fig3b"' in page
+    assert "Seeds 5, L = 60" in page
 
 
-def cut_off_and_resumed(small, out, moments):
-    """Kills the command's processes at these moments, and lets it finish at last."""
-    for moment in moments:
-        process = start(small, out)
-        time.sleep(moment)
-        finished = {path: path.stat().st_mtime_ns for path in out.glob("results/*.json")}
-        os.kill(process.pid, signal.SIGKILL)
-        process.communicate()
-        for path, when in finished.items():
-            assert path.stat().st_mtime_ns == when
-    before = {path: path.stat().st_mtime_ns for path in out.glob("results/*.json")}
+def stored(out):
+    """When each result was written."""
+    return {path: path.stat().st_mtime_ns for path in out.glob("results/[!.]*.json")}
+
+
+def cut_off_and_resumed(small, out, moment):
+    """Kills the command when it has been at work for so long, lets it finish, and says what was found."""
+    process = start(small, out)
+    while process.poll() is None and not [*out.glob("results/*.json"), *out.glob("results/unfinished/*")]:
+        time.sleep(0.05)
+    time.sleep(moment)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    before = stored(out)
     result = finish(start(small, out))
-    assert all(path.stat().st_mtime_ns == when for path, when in before.items())
+    assert {path: when for path, when in stored(out).items() if path in before} == before
+    assert result["units"]["found"] == len(before)
+    assert not list((out / "results" / "unfinished").iterdir())
     return result
 
 
-@together
 def test_a_killed_reproduction_ends_with_the_same_numbers(small, whole, tmp_path):
-    cut_off_and_resumed(small, tmp_path, [6, 9])
+    result = cut_off_and_resumed(small, tmp_path, 4)
+    assert result["units"]["done"] > 0
     assert numbers(tmp_path) == numbers(whole[0])
-    assert not list((tmp_path / "results" / "unfinished").iterdir())
 
 
-@together
+def test_an_interrupted_reproduction_says_what_is_left_and_shows_what_is_done(small, tmp_path):
+    process = start(small, tmp_path)
+    while process.poll() is None and not stored(tmp_path):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "units of work are left; the same command goes on" in errors
+    assert "Traceback" not in errors
+    assert (tmp_path / "report.html").exists()
+    left = subprocess.run(["pgrep", "-f", str(tmp_path)], capture_output=True, text=True)
+    assert left.stdout == "", "no worker is left behind"
+
+
+def test_a_unit_that_fails_is_named_and_the_others_are_done(tmp_path):
+    good = {"do": "optimum", "problem": {"name": "two-point", "horizon": 3}}
+    bad = {"do": "optimum", "problem": {"name": "bernoulli-10"}}
+    seen = []
+    failed = workers.do_all([bad, good], tmp_path, 1, seen.append, lambda *_: None)
+    assert [unit for unit, _ in failed] == [bad]
+    assert failed[0][1].startswith("InputError: ")
+    assert seen == [bad, good]
+    assert Store(tmp_path).find(good)["regret"] == pytest.approx(0.26)
+
+
+def test_a_worker_that_dies_is_told(tmp_path, monkeypatch):
+    unit = {"do": "learn", "problem": {"name": "two-point"}, "policy": "softelim", "seed": 0, "final": 100}
+
+    def kill(*_):
+        for process in multiprocessing.active_children():
+            process.kill()
+
+    with pytest.raises(RuntimeError, match="perhaps for lack of memory"):
+        workers.do_all([unit], tmp_path, 1, lambda _: None, kill)
+
+
 @pytest.mark.slow
 def test_killed_at_twenty_random_moments(small, whole, tmp_path):
     moments = random.Random(0)
     for attempt in range(20):
         out = tmp_path / str(attempt)
-        cut_off_and_resumed(small, out, [moments.uniform(0, 25)])
+        cut_off_and_resumed(small, out, moments.uniform(0, 15))
         assert numbers(out) == numbers(whole[0])
 
 
-def test_a_run_cut_off_in_the_middle_goes_on_from_its_checkpoint(tmp_path, monkeypatch):
+def test_a_run_cut_off_in_the_middle_goes_on_from_its_checkpoint(tmp_path):
     unit = {
         "do": "learn",
         "problem": {"name": "two-point", "horizon": 25},
@@ -251,7 +301,10 @@ def test_a_run_cut_off_in_the_middle_goes_on_from_its_checkpoint(tmp_path, monke
     stop = False
     assert work.carry_out(unit, work.Desk(note, tmp_path / "draft.json")) == whole
     assert len(seen) == 240 - 170, "it went on from the last checkpoint"
-    assert not list(tmp_path.glob("draft*"))
+    (tmp_path / "draft.json").unlink()
+    seen.clear()
+    assert work.carry_out(unit, work.Desk(note, tmp_path / "draft.json")) == whole
+    assert len(seen) == 240, "a checkpoint without its points is not taken"
 
 
 def test_a_damaged_checkpoint_is_begun_anew(tmp_path):
@@ -262,12 +315,15 @@ def test_a_damaged_checkpoint_is_begun_anew(tmp_path):
         "iterations": 3,
         "batch": 32,
         "seed": 0,
+        "evaluation": 64,
+        "every": 1,
         "final": 128,
     }
     good = work.carry_out(unit, work.Desk(lambda *_: None, tmp_path / "a.json"))
-    (tmp_path / "b.safetensors").write_bytes(b"nonsense")
-    (tmp_path / "b.json").write_text("[[0, 1")
-    assert work.carry_out(unit, work.Desk(lambda *_: None, tmp_path / "b.json")) == good
+    for points in ("[[0, 1", json.dumps(good["points"][:2])):
+        (tmp_path / "b.safetensors").write_bytes(b"nonsense")
+        (tmp_path / "b.json").write_text(points)
+        assert work.carry_out(unit, work.Desk(lambda *_: None, tmp_path / "b.json")) == good
 
 
 @pytest.mark.parametrize(
@@ -369,8 +425,12 @@ def test_the_papers_experiments_are_complete(profile):
         (('title = "Regret"', ""), "missing"),
         (("thetas = [0.5, 1.0]", "thetas = 3"), "fig1.toml: "),
         (("thetas =", "other = 1\nthetas ="), "unknown key 'other'"),
-        (('name = "fig1c"', 'name = "fig1a"'), "names of panels must differ"),
+        (('name = "fig1a"', 'name = "fig1c"'), "names of panels must differ"),
         (("caption", "caption ="), "is not valid TOML"),
+        (("at = 1.0", "at = 0.7"), "unknown at of the row 'none over self' 0.7"),
+        (('over = "self"', 'over = "selfish"'), "did you mean 'self'?"),
+        (('panel = "fig1c"', 'panel = "fig1x"'), "unknown panel of a row 'fig1x'"),
+        (('says = "> 1"', ""), "needs what is printed"),
     ],
 )
 def test_a_wrong_experiment_is_one_sentence(change, words, tmp_path):
@@ -388,6 +448,7 @@ def test_a_wrong_experiment_is_one_sentence(change, words, tmp_path):
         (["--jobs", "0"], "jobs must be from 1 to 256, not 0"),
         (["fig1", "--only", "fig2"], "not both"),
         (["--experiments", "nowhere"], "there are no experiments"),
+        ([","], "there is nothing to reproduce"),
     ],
 )
 def test_wrong_options_are_one_sentence(options, words, tmp_path, monkeypatch, capsys):
@@ -399,18 +460,14 @@ def test_wrong_options_are_one_sentence(options, words, tmp_path, monkeypatch, c
     assert not (tmp_path / "out").exists()
 
 
-@together
-def test_two_at_work_in_a_folder_are_refused(small, whole):
-    import fcntl
-
-    with (whole[0] / ".lock").open("w") as file:
+def test_two_at_work_in_a_folder_are_refused(small, tmp_path):
+    with (tmp_path / ".lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        process = start(small, whole[0])
+        process = start(small, tmp_path)
         assert "another gradband reproduce is at work" in process.communicate(timeout=60)[1]
         assert process.returncode == 2
 
 
-@together
 def test_the_list_says_what_is_done(small, whole):
     listed = finish(start(small, whole[0], "--list"))
     assert {row["panel"]: row["units"] - row["done"] for row in listed["panels"]}["fig2b"] == 0
@@ -426,6 +483,7 @@ def test_results_of_other_settings_and_damaged_ones_are_not_taken(tmp_path, monk
     assert store.find(other) is None
     for damage in (
         "",
+        json.dumps({"unit": unit, "result": {}, "seconds": 1.0, "versions": versions()}),
         "{",
         "[]",
         '{"result": 3}',
@@ -441,27 +499,57 @@ def test_results_of_other_settings_and_damaged_ones_are_not_taken(tmp_path, monk
 def test_z_scores_and_verdicts():
     assert rows.z_score(4.0, 0.3, 3.0, 0.4) == pytest.approx(2.0)
     assert rows.z_score(4.0, 0.0, 3.0, 0.0) is None
-    assert rows.verdict("< 25", Level("", 27.0, 0.5)) == "does not hold, by 4.0"
-    assert rows.verdict("> 0", Level("", 0.5, 0.5)).startswith("not to be told")
+    assert rows.verdict("< 25", Level("", 27.0, 0.5)) == "does not hold (p = 6e-05)"
+    assert rows.verdict("> 0", Level("", 2.0, 0.5), 2) == "not to be told (p = 0.2, 2 runs)"
+    assert rows.verdict("> 0", Level("", 2.0, 0.5), 10) == "holds (p = 0.003, 10 runs)"
+    assert rows.verdict("> 0", Level("", 2.0, 0.5), 1) == "one run does not tell"
     assert rows.verdict("comparable", Level("", 0.5, 0.5)) == "the paper gives no number"
 
 
-def test_the_error_of_a_median_is_that_of_normal_samples():
-    draws = np.random.default_rng(0).normal(5, 2, (4000, 41))
-    mean, se = middle(draws.T, median=True)
-    truth = np.median(draws, axis=1)
-    assert_z(mean.mean(), mean.std() / len(mean) ** 0.5, 5.0)
-    assert mean == pytest.approx(truth)
-    assert np.mean(se) == pytest.approx(mean.std(), rel=0.05)
+@pytest.mark.parametrize("runs", [2, 3, 5, 10])
+@pytest.mark.parametrize("median", [False, True])
+def test_the_error_over_runs_is_that_of_normal_samples(runs, median):
+    draws = np.random.default_rng(0).normal(5, 2, (runs, 20_000))
+    found, se = middle(draws, np.zeros_like(draws), median)
+    assert_z(found.mean(), found.std() / len(found[0:]) ** 0.5, 5.0)
+    assert np.mean(se) == pytest.approx(found.std(), rel=0.21 if runs == 2 else 0.15)
+    _, least = middle(draws, np.full_like(draws, 100.0), median)
+    assert least == pytest.approx(np.full(20_000, 100 / runs**0.5))
 
 
-@together
+def test_runs_that_stopped_early_stay_where_they_ended(small):
+    panel = {p.name: p for e in experiments.wanted(["fig2b"], "quick", folder=small) for p in e.panels}[
+        "fig2b"
+    ]
+    whole = {"points": [[0, 5.0, 0.1], [20, 4.0, 0.1]], "regret": 3.9, "se": 0.05}
+    cut = {"points": [], "regret": 7.0, "se": 0.05, "stopped": "the gradient was not finite"}
+    results = {f"{curve} 0": whole for curve in panel.curves} | {
+        f"{curve} 1": cut for curve in panel.curves
+    }
+    curve = panel.curve("b-self", results)
+    assert (curve.x, curve.y) == ([0.0, 20.0], [6.0, 5.5])
+    assert panel.stopped(results) == 2
+
+
+def test_the_error_of_a_ratio_of_variances_covers_it():
+    unit = {
+        "do": "gradient",
+        "problem": {"name": "two-point", "horizon": 10},
+        "policy": "exp3:theta=0.5",
+        "baseline": "none",
+        "instances": 2000,
+    }
+    found = [work.carry_out(unit | {"seed": seed}) for seed in range(40)]
+    logs = np.log([row["spread"] for row in found])
+    assert np.mean([row["doubt"] for row in found]) == pytest.approx(logs.std(ddof=1), rel=0.4)
+
+
 def test_pictures_on_a_page_share_no_names_and_take_its_colours(whole):
     page = (whole[0] / "report.html").read_text()
     names = re.findall(r'\bid="([^"]+)"', page)
     assert len(names) == len({*names})
     for used in re.findall(r"url\(#([^)]+)\)|href=\"#([^\"]+)\"", page):
-        assert used[0] or used[1] in names
+        assert (used[0] or used[1]) in names
     assert "#000000" not in page
     assert page.count('role="img"') == 4
 

@@ -13,11 +13,14 @@ import typer
 from gradband.arguments import Json
 from gradband.commands.shared import make_folder, write_json
 from gradband.errors import InputError
+from gradband.reproduction import workers
 
 if TYPE_CHECKING:
     from gradband.reproduction.experiments import Experiment
     from gradband.reproduction.reproduction import Reproduction
+    from gradband.reproduction.rows import Row
     from gradband.reproduction.store import Store
+    from gradband.reproduction.unit import Unit
 
 
 def reproduce(
@@ -73,56 +76,83 @@ def reproduce(
       gradband reproduce --list
     """
     from gradband.report import terminal
-    from gradband.reproduction import experiments, reproduction, workers
+    from gradband.reproduction import experiments, reproduction
     from gradband.reproduction.store import Store
 
     began = time.perf_counter()
-    words = [word for word in (only or what).split(",") if word]
     if only and what != "all":
         raise InputError("give the panels as WHAT or as --only, not both")
-    chosen_seeds = parse_seeds(seeds)
-    wanted = experiments.wanted(words, profile, chosen_seeds, folder_of_experiments)
-    workers_wanted = workers.check_jobs(jobs)
+    words = [word.strip() for word in (only or what).split(",") if word.strip()]
+    if not words:
+        raise InputError("there is nothing to reproduce: name a figure, a table, a panel, or all")
+    other_seeds, at_once = parse_seeds(seeds), workers.check_jobs(jobs)
+    wanted = experiments.wanted(words, profile, other_seeds, folder_of_experiments)
     folder = out or Path("runs") / f"reproduce-{profile}"
     store = Store(folder / "results")
     if listing:
         show_list(wanted, store, profile, json)
         return
     make_folder(folder)
+    asked = {panel.name: panel for experiment in wanted for panel in experiment.panels}
     with alone(folder):
-        before = reproduction.pending(wanted, store)
-        with terminal.board("reproducing", sum(minutes for _, minutes in before)) as board:
-            minutes = {str(store.path(unit)): spent for unit, spent in before}
-            workers.do_all(
-                [unit for unit, _ in before],
-                store.folder,
-                workers_wanted,
-                done=lambda unit: board.done(str(store.path(unit)), minutes[str(store.path(unit))]),
-                note=lambda unit, share, note: board.step(
-                    str(store.path(unit)), f"{unit_in_words(unit)}  {note}", share
-                ),
+        store.sweep()
+        to_do, done = reproduction.pending(wanted, store)
+        try:
+            failed = work_off(to_do, store, at_once)
+        finally:
+            everything = experiments.wanted(["all"], profile, folder=folder_of_experiments)
+            found = reproduction.gather(experiments.exchanged(everything, asked), store, profile)
+            left = len(reproduction.pending(wanted, store)[0])
+            spent = f"{len(to_do) - left} units in {(time.perf_counter() - began) / 60:.1f} minutes"
+            redo = f"gradband reproduce {','.join(words)} --profile {profile}"
+            files = write_report(
+                found, folder, made(spent), f"{redo}{f' --seeds {seeds}' if seeds else ''}"
             )
-        found = reproduction.gather(
-            experiments.wanted(["all"], profile, chosen_seeds, folder_of_experiments), store, profile
-        )
-        seconds = time.perf_counter() - began
-        files = write_report(found, folder, made(seconds, len(before), chosen_seeds))
-    asked = {panel.name for experiment in wanted for panel in experiment.panels}
+            if left:
+                work = f"{left} of {done + len(to_do)} units of work are left"
+                print(f"gradband: {work}; the same command goes on", file=sys.stderr)
     rows = [row for row in found.rows if row.panel in asked]
     result = {
         "profile": profile,
         "panels": sorted(asked),
         "rows": [row.described() for row in rows],
-        "units": {"done": len(before), "found": count(wanted) - len(before)},
-        "seconds": seconds,
+        "units": {"done": len(to_do) - left, "found": done},
+        "seconds": time.perf_counter() - began,
         "files": files,
     }
     write_json(Path(files["result"]), result)
     if json:
         terminal.print_json(result)
-        return
+    else:
+        show_rows(f"{', '.join(words)}, {profile} profile", rows, files)
+    if failed:
+        unit, reason = failed[0]
+        raise RuntimeError(f"{len(failed)} units failed, the first of them {in_words(unit)}: {reason}")
+
+
+def work_off(to_do: "list[tuple[Unit, float]]", store: "Store", jobs: int) -> "list[tuple[Unit, str]]":
+    """Does the work under bars that show how far it is; what failed comes back."""
+    from gradband.report import terminal
+
+    minutes = {str(store.path(unit)): spent for unit, spent in to_do}
+    with terminal.board("reproducing", sum(minutes.values())) as board:
+        return workers.do_all(
+            [unit for unit, _ in to_do],
+            store.folder,
+            jobs,
+            done=lambda unit: board.done(str(store.path(unit)), minutes[str(store.path(unit))]),
+            note=lambda unit, share, note: board.step(
+                str(store.path(unit)), f"{in_words(unit)}  {note}", share
+            ),
+        )
+
+
+def show_rows(title: str, rows: "list[Row]", files: dict[str, str]) -> None:
+    """The paper's numbers and ours, and where the report is."""
+    from gradband.report import terminal
+
     terminal.print_table(
-        f"{', '.join(words)}, {profile} profile",
+        title,
         ["what", "paper", "ours", "± se", "z"],
         [
             [
@@ -134,7 +164,7 @@ def reproduce(
             ]
             for row in rows
         ],
-        f"Report: {files['report']}\nNumbers: {files['numbers']}\nFigures: {folder / 'figures'}",
+        f"Report: {files['report']}\nNumbers: {files['numbers']}\nFigures: {files['figures']}",
         texts=2,
     )
 
@@ -160,23 +190,15 @@ def alone(folder: Path) -> Iterator[None]:
     except ImportError:  # no such locks on Windows
         yield
         return
-    with path.open("w") as file:
+    with path.open("a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             raise InputError(f"another gradband reproduce is at work in {folder}") from None
         yield
 
 
-def count(wanted: "list[Experiment]") -> int:
-    """How many units there are, each once."""
-    from gradband.reproduction.store import Store
-
-    store = Store(Path())
-    return len({store.path(u) for e in wanted for panel in e.panels for u in panel.units().values()})
-
-
-def unit_in_words(unit: dict[str, Any]) -> str:
+def in_words(unit: dict[str, Any]) -> str:
     """A few words for a unit of work."""
     where = unit["problem"]["name"]
     size = f" K={unit['problem']['arms']}" if "arms" in unit["problem"] else ""
@@ -219,43 +241,41 @@ def show_list(wanted: "list[Experiment]", store: "Store", profile: str, json: bo
     )
 
 
-def made(seconds: float, done: int, seeds: tuple[int, ...]) -> dict[str, str]:
+def made(spent: str) -> dict[str, str]:
     """How a report was made: versions and machine."""
-    from importlib.metadata import version
-
     from gradband import machine
-    from gradband._version import __version__
+    from gradband.reproduction.store import versions
 
-    libraries = ", ".join(f"{name} {version(name)}" for name in ("jax", "numpy", "numba", "optax"))
     memory = machine.free_memory()
     return {
-        "gradband": __version__,
-        "libraries": f"Python {platform.python_version()}, {libraries}",
+        "versions": ", ".join(f"{name} {number}" for name, number in versions().items()),
+        "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}, {machine.cores()} cores"
         + (f", {machine.in_bytes(memory)} free" if memory else ""),
         "seeds": "0 for benchmarks and gradients; those of runs stand with their panels",
-        "this time": f"{done} units of work in {seconds / 60:.1f} minutes; others were there already",
+        "this time": f"{spent}; others were there already",
         "date": time.strftime("%Y-%m-%d"),
     }
 
 
-def write_report(found: "Reproduction", folder: Path, about: dict[str, str]) -> dict[str, str]:
+def write_report(found: "Reproduction", folder: Path, about: dict[str, str], redo: str) -> dict[str, str]:
     """The page, the figures, and the numbers."""
     from gradband.files import write_text
     from gradband.report import page, plots
 
-    files = {"report": folder / "report.html", "numbers": folder / "numbers.csv"}
-    redo = " ".join(["gradband", *sys.argv[1:]])
-    write_text(files["report"], page.page(found, about, redo))
-    write_text(files["numbers"], found.csv())
-    figures: dict[str, str] = {}
-    make_folder(folder / "figures")
+    files = {
+        "report": "report.html",
+        "numbers": "numbers.csv",
+        "figures": "figures",
+        "result": "result.json",
+    }
+    paths = {what: folder / name for what, name in files.items()}
+    write_text(paths["report"], page.page(found, about, redo))
+    write_text(paths["numbers"], found.csv())
+    make_folder(paths["figures"])
     for experiment in found.experiments:
         pictures = [(p, found.results[p.name]) for p in experiment.panels if plots.drawable(p)]
         if pictures:
-            figures |= plots.figure(folder / "figures", experiment.name, experiment.title, pictures)
-    return (
-        {name: str(path) for name, path in files.items()}
-        | figures
-        | {"result": str(folder / "result.json")}
-    )
+            drawn = plots.figure(paths["figures"], experiment.name, experiment.title, pictures)
+            paths |= {path.name: path for path in drawn}
+    return {what: str(path) for what, path in paths.items()}

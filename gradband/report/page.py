@@ -8,7 +8,7 @@ from typing import Any
 
 from gradband.report import plots
 from gradband.reproduction.findings import Finding
-from gradband.reproduction.panels import NAMES, Panel, Table
+from gradband.reproduction.panels import Learning, Panel, Table, title
 from gradband.reproduction.reproduction import Reproduction
 from gradband.reproduction.rows import Row
 from gradband.reproduction.unit import command
@@ -38,7 +38,9 @@ def page(found: Reproduction, about: dict[str, str], redo: str) -> str:
     return Template((here / "page.html").read_text(encoding="utf-8")).substitute(
         style=(here / "page.css").read_text(encoding="utf-8"),
         profile=PROFILES[found.profile],
-        links="".join(f'<li><a href="#{name}">{_text(title)}</a></li>' for name, title in titles.items()),
+        links="".join(
+            f'<li><a href="#{_text(name)}">{_text(words)}</a></li>' for name, words in titles.items()
+        ),
         rows=_rows(found.rows) if found.rows else "",
         sections="".join(_section(found, experiment) for experiment in found.experiments),
         redo=_text(redo),
@@ -96,7 +98,7 @@ def _section(found: Reproduction, experiment: Any) -> str:
     grid = f'<div class="panels">{"".join(parts)}</div>' if parts else ""
     others = "".join(_other(panel, found) for panel in experiment.panels if panel not in pictures)
     return (
-        f'<section id="{experiment.name}"><h2>{_text(experiment.title)}</h2>'
+        f'<section id="{_text(experiment.name)}"><h2>{_text(experiment.title)}</h2>'
         f"<p>{_text(experiment.caption)}</p>{grid}{others}</section>"
     )
 
@@ -105,9 +107,11 @@ def _picture(panel: Panel, found: Reproduction) -> str:
     results = found.results[panel.name]
     words = plots.described(panel, results)
     drawn = plots.svg(panel, results).replace("<svg ", f'<svg role="img" aria-label="{_text(words)}" ', 1)
+    count = panel.stopped(results) if isinstance(panel, Learning) else 0
+    stopped = f" {count} runs stopped early, since a number was not finite." if count else ""
     return (
-        f'<figure id="{panel.name}">{drawn}<figcaption>{_text(panel.title)}. '
-        f"{_text(found.settings(panel))}{_redo(panel, found)}</figcaption></figure>"
+        f'<figure id="{_text(panel.name)}">{drawn}<figcaption>{_text(panel.title)}. '
+        f"{_text(panel.settings())}{stopped}{_redo(panel, found)}</figcaption></figure>"
     )
 
 
@@ -132,9 +136,11 @@ def _other(panel: Panel, found: Reproduction) -> str:
                 row = results[f"{policy} on {problem}"]
                 paper = f"{printed[policy][0]:.2f} ± {printed[policy][1]:.2f}" if policy in printed else "×"
                 cells += f"<td>{paper}</td><td>{row['regret']:.2f} ± {row['se']:.2f}</td>"
-            body += f'<tr><th scope="row">{_text(NAMES[policy])}</th>{cells}</tr>'
+            body += f'<tr><th scope="row">{_text(title(policy))}</th>{cells}</tr>'
         columns = [f"{problem}, {whose}" for problem in panel.printed for whose in ("paper", "ours")]
-        return _table("Bayes regret", ["policy", *columns], body) + _redo(panel, found)
+        table = _table("Bayes regret", ["policy", *columns], body)
+        words = f"<p>{_text(panel.settings())}</p>{_redo(panel, found)}"
+        return f"{table}{words}"
     if isinstance(panel, Finding):
         shown = panel.evidence(results)
         body = "".join(
@@ -145,7 +151,7 @@ def _other(panel: Panel, found: Reproduction) -> str:
         )
         table = _table("Evidence", shown.columns, body, of=panel.title)
         return (
-            f'<article id="{panel.name}"><h3>{_text(panel.title)}</h3><p>{_text(shown.words)}</p>'
+            f'<article id="{_text(panel.name)}"><h3>{_text(panel.title)}</h3><p>{_text(shown.words)}</p>'
             f"{table}{_redo(panel, found)}</article>"
         )
     return ""

@@ -4,6 +4,7 @@ Colours are told apart by people who don't see all of them, and on light and dar
 """
 
 import io
+import itertools
 import re
 from functools import partial
 from pathlib import Path
@@ -24,7 +25,7 @@ def drawable(panel: Panel) -> bool:
     return type(panel).series is not Panel.series
 
 
-def figure(folder: Path, name: str, title: str, panels: list[tuple[Panel, Results]]) -> dict[str, str]:
+def figure(folder: Path, name: str, title: str, panels: list[tuple[Panel, Results]]) -> list[Path]:
     """Draws panels side by side as PDF and PNG, for papers and talks."""
     plt = _pyplot()
     drawn, axes = plt.subplots(
@@ -33,13 +34,13 @@ def figure(folder: Path, name: str, title: str, panels: list[tuple[Panel, Result
     for axis, (panel, results) in zip(axes[0], panels, strict=True):
         draw(axis, panel, results)
     drawn.suptitle(title)
-    paths = {}
+    paths = []
     for suffix in ("pdf", "png"):
         path = folder / f"{name}.{suffix}"
         # Without its date, the same numbers give the same file.
         about: Any = {"CreationDate": None} if suffix == "pdf" else None
         write_atomically(path, partial(drawn.savefig, dpi=200, metadata=about))
-        paths[f"{name}.{suffix}"] = str(path)
+        paths.append(path)
     plt.close(drawn)
     return paths
 
@@ -76,7 +77,7 @@ def draw(axis: Any, panel: Panel, results: Results) -> None:
     """Draws a panel's curves, bands and lines."""
     curves, levels = panel.series(results), panel.levels(results)
     gradients = isinstance(panel, GradientOverTheta)
-    for colour, curve in zip(COLOURS, curves, strict=False):
+    for colour, curve in zip(itertools.cycle(COLOURS), curves, strict=False):
         _curve(axis, curve, colour, dotted=gradients)
     if gradients:
         axis.set_yscale("symlog", linthresh=10)
@@ -93,12 +94,14 @@ def draw(axis: Any, panel: Panel, results: Results) -> None:
 
 
 def _curve(axis: Any, curve: Series, colour: str, dotted: bool) -> None:
-    x, y, band = (np.asarray(values, float) for values in (curve.x, curve.y, curve.band))
-    exact = not np.any(curve.se)
+    x, y, band = (np.asarray(values, float) for values in (curve.x, curve.y, curve.band or 0.0))
+    exact = curve.se is None
     style: dict[str, Any] = {"color": "#000000", "linestyle": "--"} if exact else {"color": colour}
     axis.plot(x, y, linewidth=1.6, label=curve.name, zorder=3, **style)
-    for across, up in curve.runs:
-        axis.plot(across, up, color=colour, linewidth=0.6, alpha=0.35)
+    for run in curve.runs:
+        axis.plot(x, run, color=colour, linewidth=0.6, alpha=0.35)
+    if exact:
+        return
     if dotted:
         for edge in (y - band, y + band):
             axis.plot(x, edge, color=colour, linestyle=":", linewidth=1.1)

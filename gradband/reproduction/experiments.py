@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gradband.errors import InputError, unknown
-from gradband.reproduction import panels
+from gradband.reproduction import panels, rows
 from gradband.reproduction.findings import FINDINGS
 from gradband.reproduction.panels import Panel
 
@@ -62,7 +62,7 @@ def load(path: Path, profile: str, seeds: tuple[int, ...] = ()) -> Experiment:
         raise InputError(f"{path} is not valid TOML: {error}") from None
     try:
         return parse(path.stem, given, profile, seeds)
-    except (InputError, KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         missing = f"the key {error} is missing" if isinstance(error, KeyError) else error
         raise InputError(f"{path}: {missing}") from None
 
@@ -73,6 +73,8 @@ def parse(name: str, given: dict[str, Any], profile: str, seeds: tuple[int, ...]
     found = [_panel(entry, common, profile, seeds) for entry in given["panels"]]
     for panel in found:
         panel.units()  # or an error, before any work is done
+    for row in given.get("rows", ()):
+        rows.check(row, {panel.name: panel for panel in found})
     known = {field.name for panel in found for field in dataclasses.fields(panel)}
     for key in common:
         if key not in known:
@@ -94,6 +96,14 @@ def _panel(entry: dict[str, Any], common: dict[str, Any], profile: str, seeds: t
     if seeds and kind is panels.Learning:
         own["seeds"] = seeds
     return kind(**{key: common[key] for key in common if key in known} | own)
+
+
+def exchanged(experiments: list[Experiment], own: dict[str, Panel]) -> list[Experiment]:
+    """The experiments with these panels in place of those of the same names."""
+    return [
+        dataclasses.replace(experiment, panels=tuple(own.get(p.name, p) for p in experiment.panels))
+        for experiment in experiments
+    ]
 
 
 def wanted(

@@ -3,9 +3,8 @@
 import dataclasses
 from typing import Any, ClassVar
 
-import numpy as np
-
 from gradband.reproduction.panels import Panel, Results, benchmark, dqn
+from gradband.reproduction.rows import z_score
 from gradband.reproduction.unit import Unit
 
 
@@ -124,14 +123,15 @@ class Thompson(Finding):
 
     def evidence(self, results: Results) -> Evidence:
         ours, se = results["ts"]["regret"], results["ts"]["se"]
-        rows = []
+        rows, far = [], []
         for where, (mean, error) in (("text", self.text), ("table", self.table)):
-            z = (ours - mean) / np.hypot(se, error)
+            z = z_score(ours, se, mean, error) or 0.0
+            far.append(abs(z))
             rows.append([f"the paper's {where}", f"{mean:.2f} ± {error:.2f}", f"{z:+.1f}"])
-        nearer = "table" if abs(ours - self.table[0]) < abs(ours - self.text[0]) else "text"
         words = (
-            f"On {self.instances} instances we find {ours:.2f} ± {se:.2f}, nearer to the {nearer}. "
-            f"{'The errors are too large to tell which is right.' if se > 0.15 else ''}"
+            f"One regret, two numbers. On {self.instances} instances we find {ours:.2f} ± {se:.2f}, nearer "
+            f"to the {'text' if far[0] < far[1] else 'table'}"
+            f"{'; the errors of the paper are wide enough for both.' if max(far) < 2 else '.'}"
         )
         return Evidence(words, ["where", "regret of TS", "z of ours"], rows)
 
@@ -148,11 +148,11 @@ class UCBVariance(Finding):
 
     def evidence(self, results: Results) -> Evidence:
         ours, (mean, error) = results["ucb-v"]["regret"], self.printed
-        z = (ours - mean) / error
+        z = z_score(ours, 0.0, mean, error) or 0.0
         words = (
             "Its index μ̂ + √(2 V E / T) + 3 E / T with E = log 3 + 2 log t has a regret of exactly "
-            f"{ours:.4f} on {self.problem}, {z:+.1f} of the paper's standard errors from what it printed, "
-            "though the same definition meets the other columns of Table 1. The paper does not say which "
+            f"{ours:.4f} on {self.problem}, {z:+.1f} of the paper's standard errors from what it printed. "
+            "The other columns of Table 1 above are of the same definition. The paper does not say which "
             "variant it ran."
         )
         rows = [["exact", f"{ours:.4f}"], ["the paper", f"{mean:.2f} ± {error:.2f}"]]

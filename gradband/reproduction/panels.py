@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from gradband.errors import InputError
 from gradband.reproduction.unit import Unit
 
 Results = dict[str, dict[str, Any]]  # by the units' labels
@@ -27,14 +28,17 @@ NAMES = {
 
 @dataclasses.dataclass(frozen=True)
 class Series:
-    """A curve y(x) with half the width of a band around it; `runs` are single ones, drawn faintly."""
+    """A curve y(x) with half the width of a band around it; `runs` are single ones, drawn faintly.
+
+    A curve without a standard error is exact.
+    """
 
     name: str
     x: list[float]
     y: list[float]
-    band: list[float]
-    se: list[float]
-    runs: tuple[tuple[list[float], list[float]], ...] = ()
+    se: list[float] | None = None
+    band: list[float] | None = None
+    runs: tuple[list[float], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,6 +74,10 @@ class Panel:
         """Its horizontal lines."""
         return []
 
+    def settings(self) -> str:
+        """Its settings in words."""
+        return ""
+
     def on(self, name: str = "", **size: Any) -> dict[str, Any]:
         """A problem as a unit has it: only what is not the default."""
         length = {"horizon": self.horizon} if self.horizon is not None else {}
@@ -77,10 +85,20 @@ class Panel:
         return {"name": name or self.problem, **length, **size, **noise}
 
 
+def title(name: str) -> str:
+    """A policy or baseline as the paper writes it."""
+    return NAMES.get(name, name)
+
+
+def plain(problem: dict[str, Any]) -> dict[str, Any]:
+    """A problem without how its arms share their noise, on which no law of a single run depends."""
+    return {key: problem[key] for key in problem if key != "noise"}
+
+
 def benchmark(policy: str, problem: dict[str, Any], instances: int) -> Unit:
-    """The regret of a benchmark, whose law does not depend on how arms share their noise."""
-    plain = {key: problem[key] for key in problem if key != "noise"}
-    return {"do": "evaluate", "problem": plain, "policy": policy, "instances": instances, "seed": 0}
+    """The regret of a benchmark."""
+    settings = {"policy": policy, "instances": instances, "seed": 0}
+    return {"do": "evaluate", "problem": plain(problem), **settings}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -99,6 +117,10 @@ class Table(Panel):
             for problem in self.printed
             for policy in self.policies
         }
+
+    def settings(self) -> str:
+        there = [{"name": problem} for problem in self.printed]
+        return f"{describe_instances(self.benchmarks, there)}, seed 0."
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -125,10 +147,14 @@ class RegretOverTheta(Panel):
         for policy in self.policies:
             rows = [results[f"{policy}:theta={theta:g}"] for theta in self.thetas]
             se = [row["se"] for row in rows]
-            curves.append(Series(NAMES[policy], self.thetas, [row["regret"] for row in rows], se, se))
-        exact = [results[f"exact softelim:theta={theta:g}"]["regret"] for theta in self.thetas]
-        nothing = [0.0] * len(exact)
-        return [*curves, Series("SoftElim, exact", self.thetas, exact, nothing, nothing)]
+            curves.append(Series(title(policy), self.thetas, [row["regret"] for row in rows], se, se))
+        if "softelim" in self.policies:
+            exact = [results[f"exact softelim:theta={theta:g}"]["regret"] for theta in self.thetas]
+            curves.append(Series("SoftElim, exact", self.thetas, exact))
+        return curves
+
+    def settings(self) -> str:
+        return f"{self.regret_instances} instances a point."
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -157,14 +183,15 @@ class GradientOverTheta(Panel):
         for baseline in self.baselines:
             rows = [results[f"{baseline} {theta:g}"] for theta in self.thetas]
             gradients, bands = [row["gradient"] for row in rows], [1.96 * row["spread"] for row in rows]
-            curves.append(
-                Series(NAMES[baseline], self.thetas, gradients, bands, [row["se"] for row in rows])
-            )
+            errors = [row["se"] for row in rows]
+            curves.append(Series(title(baseline), self.thetas, gradients, errors, bands))
         if self.policy == "softelim":
             truth = [results[f"exact {theta:g}"]["gradient"] for theta in self.thetas]
-            nothing = [0.0] * len(truth)
-            curves.append(Series("exact", self.thetas, truth, nothing, nothing))
+            curves.append(Series("exact", self.thetas, truth))
         return curves
+
+    def settings(self) -> str:
+        return f"{self.instances} instances a point; dotted: 95 % of estimates with m = 1."
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -185,12 +212,15 @@ class Learning(Panel):
     iterations: int | None = None
     batch: int | None = None
     baseline: str | None = None
+    scale: str | None = None
     median: bool = False
     faint: bool = False
     note: str = ""
     """what a profile has less of than the paper"""
 
     def __post_init__(self) -> None:
+        if self.runs < 1:
+            raise InputError(f"{self.name} needs at least one run")
         object.__setattr__(self, "seeds", self.seeds or tuple(range(self.runs)))
 
     def where(self, curve: str) -> dict[str, Any]:
@@ -201,10 +231,8 @@ class Learning(Panel):
 
     def units(self) -> dict[str, Unit]:
         found: dict[str, Unit] = {}
-        for curve, given in self.curves.items():
-            own = {"iterations": self.iterations, "batch": self.batch, "baseline": self.baseline}
-            own |= {key: given[key] for key in given if key not in ("problem", "arms", "horizon")}
-            own = {key: value for key, value in own.items() if value is not None}
+        for curve in self.curves:
+            own = self.how(curve)
             how = {"evaluation": self.evaluation, "every": self.every, "final": self.final}
             for seed in self.seeds:
                 entry = {"problem": self.where(curve), "policy": self.policy, **own, "seed": seed}
@@ -213,6 +241,22 @@ class Learning(Panel):
             for line in self.lines:
                 found |= self.line(line, problem)
         return found
+
+    def how(self, curve: str) -> dict[str, Any]:
+        """The settings of `learn` for a curve."""
+        usual = {name: getattr(self, name) for name in ("iterations", "batch", "baseline", "scale")}
+        own = {k: v for k, v in self.curves[curve].items() if k not in ("problem", "arms", "horizon")}
+        return {k: v for k, v in (usual | own).items() if v is not None}
+
+    def settings(self) -> str:
+        seeds = f"{self.seeds[0]}–{self.seeds[-1]}" if len(self.seeds) > 1 else str(self.seeds[0])
+        words = [f"Seeds {seeds}"]
+        words += [f"L = {self.iterations}"] if self.iterations else []
+        words += [f"m = {self.batch}"] if self.batch else []
+        words.append(f"{self.evaluation} instances a point, {self.final} at the end")
+        words += ["median of the runs"] if self.median else []
+        words += [self.note] if self.note else []
+        return f"{', '.join(words)}. Lines: {describe_instances(self.benchmarks, self.problems())}."
 
     def problems(self) -> list[dict[str, Any]]:
         """The problems of its curves, each once."""
@@ -224,37 +268,54 @@ class Learning(Panel):
 
     def line(self, line: str, problem: dict[str, Any]) -> dict[str, Unit]:
         """The work for a benchmark's line."""
-        plain = {key: problem[key] for key in problem if key != "noise"}
         label = self.label(line, problem)
         if line == "optimum":
-            return {label: {"do": "optimum", "problem": plain}}
+            return {label: {"do": "optimum", "problem": plain(problem)}}
         if line == "dqn":
             return {f"{label} {seed}": dqn(problem, seed, self.final) for seed in range(self.dqn_runs)}
-        return {label: benchmark(line, plain, self.benchmarks[problem["name"]])}
+        return {label: benchmark(line, problem, self.benchmarks[problem["name"]])}
 
     def label(self, line: str, problem: dict[str, Any]) -> str:
-        return f"{line} on {' '.join(str(problem[key]) for key in problem if key != 'noise')}"
+        return f"{line} on {' '.join(str(value) for value in plain(problem).values())}"
 
     def series(self, results: Results) -> list[Series]:
         return [self.curve(curve, results) for curve in self.curves]
 
     def curve(self, curve: str, results: Results) -> Series:
         """The mean of the runs with its standard error, or their median with the median's."""
-        rows = [results[f"{curve} {seed}"]["points"] for seed in self.seeds]
-        # A run that stopped early stays where it was.
-        longest = max(rows, key=len)
-        x = [float(point[0]) for point in longest]
-        each = np.array([[p[1] for p in row] + [row[-1][1]] * (len(longest) - len(row)) for row in rows])
-        mean, se = middle(each, self.median)
-        single = tuple((x, list(row)) for row in each) if self.faint else ()
+        x, each, errors = self.each(curve, results)
+        mean, se = middle(each, errors, self.median)
+        single = tuple(row.tolist() for row in each) if self.faint else ()
         return Series(curve, x, mean.tolist(), se.tolist(), se.tolist(), single)
+
+    def each(self, curve: str, results: Results) -> tuple[list[float], np.ndarray, np.ndarray]:
+        """Iterations [X], and regrets and their standard errors [R, X] of the runs there.
+
+        A run that stopped early stays where it ended.
+        """
+        runs = [results[f"{curve} {seed}"] for seed in self.seeds]
+        points = [{point[0]: point[1:] for point in run["points"]} for run in runs]
+        x = sorted({iteration for found in points for iteration in found})
+        filled = np.array(
+            [
+                [found.get(i, [run["regret"], run["se"]]) for i in x]
+                for found, run in zip(points, runs, strict=True)
+            ]
+        ).reshape(len(runs), len(x), 2)
+        return [float(i) for i in x], filled[:, :, 0], filled[:, :, 1]
 
     def end(self, curve: str, results: Results) -> Level:
         """The regret at the end, over runs, on more instances."""
-        ends = np.array([results[f"{curve} {seed}"]["regret"] for seed in self.seeds])
-        mean, se = middle(ends[:, None], self.median)
-        alone = results[f"{curve} {self.seeds[0]}"]["se"]
-        return Level(curve, float(mean[0]), float(se[0]) if len(ends) > 1 else alone)
+        ends, errors = (
+            np.array([[results[f"{curve} {seed}"][what]] for seed in self.seeds])
+            for what in ("regret", "se")
+        )
+        mean, se = middle(ends, errors, self.median)
+        return Level(curve, float(mean[0]), float(se[0]))
+
+    def stopped(self, results: Results) -> int:
+        """How many runs stopped early."""
+        return sum(bool(results[f"{c} {seed}"].get("stopped")) for c in self.curves for seed in self.seeds)
 
     def levels(self, results: Results) -> list[Level]:
         found = []
@@ -263,7 +324,7 @@ class Learning(Panel):
                 size = f", K = {problem['arms']}" if len(self.problems()) > 1 and "arms" in problem else ""
                 other = f", {problem['name']}" if len({p["name"] for p in self.problems()}) > 1 else ""
                 level = self.level(line, problem, results)
-                found.append(dataclasses.replace(level, name=f"{NAMES[line]}{size}{other}"))
+                found.append(dataclasses.replace(level, name=f"{title(line)}{size}{other}"))
         # The optimum of distractors is the same for every K.
         alike = [level for level in found if level.name.startswith("optimum")]
         if len(alike) > 1 and np.ptp([level.value for level in alike]) < 1e-6:
@@ -286,16 +347,26 @@ def dqn(problem: dict[str, Any], seed: int, final: int) -> Unit:
     return {"do": "learn", "problem": problem, "policy": "dqn", "seed": seed, "final": final}
 
 
-def middle(each: np.ndarray, median: bool) -> tuple[np.ndarray, np.ndarray]:
+def middle(each: np.ndarray, errors: np.ndarray, median: bool) -> tuple[np.ndarray, np.ndarray]:
     """Mean over runs [R, X] and its standard error, or the median and that of the median.
 
-    A median's error is that of a mean times √(π/2), with the spread taken from the quartiles, so that a few
-    failed runs do not decide it.
+    Both are at least what the runs' own `errors` [R, X] make them. A median's error is that of a mean times
+    √(π/2), with the spread taken from the quartiles, so that a few failed runs do not decide it. Two and
+    three runs have no quartiles; the median of three has 1.16 times the error of their mean.
     """
     count = len(each)
+    least = np.sqrt((errors**2).sum(0)) / count
     if count == 1:
-        return each[0], np.zeros_like(each[0])
-    if not median:
-        return each.mean(0), each.std(0, ddof=1) / count**0.5
-    low, high = np.quantile(each, (0.25, 0.75), axis=0)
-    return np.median(each, 0), np.sqrt(np.pi / 2) * (high - low) / 1.349 / count**0.5
+        return each[0], least
+    spread = each.std(0, ddof=1) * (1.16 if median and count == 3 else 1)
+    if median and count > 3:
+        low, high = np.quantile(each, (0.25, 0.75), axis=0, method="hazen")
+        spread = np.sqrt(np.pi / 2) * (high - low) / 1.349
+    centre = np.median(each, 0) if median else each.mean(0)
+    return centre, np.maximum(spread / count**0.5, least)
+
+
+def describe_instances(benchmarks: dict[str, int], problems: list[dict[str, Any]]) -> str:
+    """How many instances the benchmarks of these problems had."""
+    names = dict.fromkeys(problem["name"] for problem in problems)
+    return ", ".join(f"{benchmarks[name]} instances of {name}" for name in names if name in benchmarks)

@@ -8,7 +8,7 @@ from typing import Any
 from gradband.reproduction import rows
 from gradband.reproduction.experiments import Experiment
 from gradband.reproduction.findings import Finding
-from gradband.reproduction.panels import GradientOverTheta, Learning, Panel, RegretOverTheta, Results, Table
+from gradband.reproduction.panels import GradientOverTheta, Learning, Panel, Results, Table
 from gradband.reproduction.rows import Row
 from gradband.reproduction.store import Store
 from gradband.reproduction.unit import Unit
@@ -31,41 +31,26 @@ class Reproduction:
             for panel in experiment.panels:
                 if isinstance(panel, Table):
                     found += rows.of_table(panel, self.results[panel.name])
-            asked = (rows.of_file(given, panels, self.results) for given in experiment.rows)
-            found += [row for row in asked if row is not None]
+            for given in experiment.rows:
+                if (name := given["of"]["panel"]) in panels:
+                    found.append(rows.of_file(given, panels[name], self.results[name], self.profile))
         return found
-
-    def settings(self, panel: Panel) -> str:
-        """A panel's settings in words."""
-        if isinstance(panel, Learning):
-            given = [f"seeds {seeds_in_words(panel.seeds)}"]
-            given += [f"L = {panel.iterations}"] if panel.iterations else []
-            given += [f"m = {panel.batch}"] if panel.batch else []
-            given += [f"{panel.evaluation} instances a point, {panel.final} at the end"]
-            given += ["the median of the runs"] if panel.median else []
-            given += [panel.note] if panel.note else []
-            words = ", ".join(given)
-            return f"{words[0].upper()}{words[1:]}."
-        if isinstance(panel, GradientOverTheta):
-            return f"{panel.instances} instances a point; dotted: 95 % of estimates with m = 1."
-        if isinstance(panel, RegretOverTheta):
-            return f"{panel.regret_instances} instances a point."
-        return ""
 
     def csv(self) -> str:
         """Every number: curves, single runs, lines, cells of tables and rows beside the paper."""
         file = io.StringIO()
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["panel", "what", "series", "run", "x", "value", "se"])
+        writer.writerow(["panel", "what", "series", "run", "x", "value", "se", "z"])
         for experiment in self.experiments:
             for panel in experiment.panels:
                 writer.writerows(
-                    [panel.name, *record] for record in _records(panel, self.results[panel.name])
+                    [panel.name, *record, ""] for record in _records(panel, self.results[panel.name])
                 )
         for row in self.rows:
             paper = row.says if row.paper is None else row.paper
-            writer.writerow([row.panel, "paper", row.what, "", "", paper, row.paper_se or ""])
-            writer.writerow([row.panel, "ours", row.what, "", "", row.ours, row.se])
+            writer.writerow([row.panel, "paper", row.what, "", "", paper, row.paper_se or "", ""])
+            z = "" if row.z is None else row.z
+            writer.writerow([row.panel, "ours", row.what, "", "", row.ours, row.se, z])
         return file.getvalue()
 
 
@@ -73,7 +58,7 @@ def _records(panel: Panel, results: Results) -> list[list[Any]]:
     """What, series, run, x, value and standard error of each of a panel's numbers."""
     found: list[list[Any]] = []
     for curve in panel.series(results):
-        for x, y, se in zip(curve.x, curve.y, curve.se, strict=True):
+        for x, y, se in zip(curve.x, curve.y, curve.se or [0.0] * len(curve.x), strict=True):
             found.append(["curve", curve.name, "", x, y, se])
     found += [["line", level.name, "", "", level.value, level.se] for level in panel.levels(results)]
     if isinstance(panel, Learning):
@@ -82,6 +67,11 @@ def _records(panel: Panel, results: Results) -> list[list[Any]]:
                 run = results[f"{name} {seed}"]
                 found += [["run", name, seed, x, y, se] for x, y, se in run["points"]]
                 found.append(["end of run", name, seed, "", run["regret"], run["se"]])
+        learned = [label for label in results if label.startswith("dqn on")]
+        found += [
+            ["end of run", label, "", "", results[label]["regret"], results[label]["se"]]
+            for label in learned
+        ]
     elif isinstance(panel, GradientOverTheta):
         for label, result in results.items():
             if "spread" in result:
@@ -95,29 +85,26 @@ def _records(panel: Panel, results: Results) -> list[list[Any]]:
     return found
 
 
-def seeds_in_words(seeds: tuple[int, ...]) -> str:
-    """Seeds in short.
+def pending(experiments: list[Experiment], store: Store) -> tuple[list[tuple[Unit, float]], int]:
+    """Units that are still to do, each once, with the minutes it may take, and how many are done.
 
-    >>> seeds_in_words((0, 1, 2, 3))
-    '0–3'
+    A panel's minutes go to its units; learning takes most of them. Those that take longest come first.
     """
-    runs = list(range(seeds[0], seeds[0] + len(seeds)))
-    return (
-        f"{seeds[0]}–{seeds[-1]}" if len(seeds) > 1 and list(seeds) == runs else ", ".join(map(str, seeds))
-    )
-
-
-def pending(experiments: list[Experiment], store: Store) -> list[tuple[Unit, float]]:
-    """Units that are still to do, each once, with the minutes that it takes on two cores, longest first."""
     found: dict[str, tuple[Unit, float]] = {}
+    done = set()
     for experiment in experiments:
         for panel in experiment.panels:
-            units = panel.units()
-            for unit in units.values():
+            units = panel.units().values()
+            weights = [1.0 if unit["do"] == "learn" else 0.1 for unit in units]
+            for unit, weight in zip(units, weights, strict=True):
                 place = str(store.path(unit))
-                if place not in found and store.find(unit) is None:
-                    found[place] = unit, panel.minutes / len(units)
-    return sorted(found.values(), key=lambda entry: -entry[1])
+                if place in found or place in done:
+                    continue
+                if store.find(unit) is None:
+                    found[place] = unit, panel.minutes * weight / sum(weights)
+                else:
+                    done.add(place)
+    return sorted(found.values(), key=lambda entry: -entry[1]), len(done)
 
 
 def gather(experiments: list[Experiment], store: Store, profile: str) -> Reproduction:

@@ -5,9 +5,10 @@ import math
 import re
 from typing import Any
 
+import numpy as np
+
 from gradband.errors import InputError, unknown
 from gradband.reproduction.panels import (
-    NAMES,
     GradientOverTheta,
     Learning,
     Level,
@@ -15,8 +16,10 @@ from gradband.reproduction.panels import (
     RegretOverTheta,
     Results,
     Table,
+    middle,
+    title,
 )
-from gradband.reproduction.unit import Unit, command
+from gradband.reproduction.unit import command
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +59,7 @@ def of_table(panel: Table, results: Results) -> list[Row]:
             remark = panel.remarks.get(problem, {}).get(policy, "")
             if paper is None:
                 remark = "a cross in the paper: too costly then"
-            what = f"{NAMES[policy]} on {problem}"
+            what = f"{title(policy)} on {problem}"
             says = "×" if paper is None else f"{paper:.2f} ± {paper_se:.2f}"
             rows.append(
                 Row(panel.name, what, paper, paper_se, says, ours, se, z, remark, command(units[label]))
@@ -64,96 +67,121 @@ def of_table(panel: Table, results: Results) -> list[Row]:
     return rows
 
 
-def of_file(given: dict[str, Any], panels: dict[str, Panel], results: dict[str, Results]) -> Row | None:
-    """A row that an experiment's file asks for, or None if its panel was not."""
-    of = given["of"]
-    panel = panels.get(of["panel"])
-    if panel is None:
-        return None
-    found = results[of["panel"]]
-    value, unit = measure(panel, of, found)
-    printed = given.get("printed", [])
-    paper = printed[0] if printed else None
-    paper_se = printed[1] if len(printed) > 1 else None
-    remark, z = given.get("remark", ""), None
+def of_file(given: dict[str, Any], panel: Panel, results: Results, profile: str) -> Row:
+    """A row that an experiment's file asks for."""
+    value = measure(panel, given["of"], results)
+    paper, paper_se = (*given.get("printed", []), None, None)[:2]
+    remarks, z = [given["remark"]] if "remark" in given else [], None
     if paper is not None and paper_se is not None:
         z = z_score(value.value, value.se, paper, paper_se)
     elif paper is not None and "samples" in given and isinstance(panel, Learning):
-        first = found[f"{of['curve']} {panel.seeds[0]}"]
-        assumed = first["sd"] / given["samples"] ** 0.5
+        assumed = results[f"{given['of']['curve']} {panel.seeds[0]}"]["sd"] / given["samples"] ** 0.5
         z = z_score(value.value, value.se, paper, assumed)
-        remark = f"the paper gives no error: z with that of its {given['samples']} instances, {assumed:.2f}"
+        remarks.append(f"no error is given: z with that of {given['samples']} instances, {assumed:.2f}")
+    elif paper is not None:
+        remarks.append("no error is given")
     says = given.get("says") or (f"{paper:.2f}" + (f" ± {paper_se:.2f}" if paper_se is not None else ""))
-    if paper is None and not remark:
-        remark = verdict(says, value)
+    if paper is None:
+        remarks.append(verdict(says, value, len(panel.seeds) if isinstance(panel, Learning) else 0))
     if isinstance(panel, Learning) and panel.note:
-        remark += f" ({panel.note})"
+        remarks.append(panel.note)
+    redo = f"gradband reproduce {panel.name} --profile {profile}"
     return Row(
-        panel.name, given["what"], paper, paper_se, says, value.value, value.se, z, remark, command(unit)
+        panel.name,
+        given["what"],
+        paper,
+        paper_se,
+        says,
+        value.value,
+        value.se,
+        z,
+        "; ".join(filter(None, remarks)),
+        redo,
     )
 
 
-def verdict(says: str, value: Level) -> str:
-    """Whether a bound that the paper states holds.
+def verdict(says: str, value: Level, runs: int = 0) -> str:
+    """Whether a bound that the paper states holds: by Student's t over runs, or else by the normal law.
 
-    >>> verdict("< 25", Level("", 22.7, 0.1))
-    'holds, by 23.0 standard errors'
+    >>> verdict("< 25", Level("", 22.7, 0.1), 5)
+    'holds (p = 2e-05, 5 runs)'
     """
     bound = re.fullmatch(r"([<>]) (-?[\d.]+)", says)
     if bound is None:
         return "the paper gives no number"
-    room = (float(bound[2]) - value.value) * (1 if bound[1] == "<" else -1) / value.se
-    if abs(room) < 2:
-        return "not to be told: it is within two standard errors"
-    return f"holds, by {room:.1f} standard errors" if room > 0 else f"does not hold, by {-room:.1f}"
+    if runs == 1:
+        return "one run does not tell"
+    room = (float(bound[2]) - value.value) * (1 if bound[1] == "<" else -1)
+    t = abs(room) / max(value.se, 1e-12)
+    p = student(t, runs - 1) if runs else math.erfc(t / math.sqrt(2))
+    words = f"(p = {p:.1g}{f', {runs} runs' if runs else ''})"
+    return f"{'not to be told' if p > 0.05 else 'holds' if room > 0 else 'does not hold'} {words}"
 
 
-def measure(panel: Panel, of: dict[str, Any], results: Results) -> tuple[Level, Unit]:
-    """The number that a row is about, with its standard error, and the first unit it rests on."""
-    units = panel.units()
+def student(t: float, freedom: int) -> float:
+    """The probability that |T| > t for Student's T.
+
+    >>> round(student(2.2622, 9), 4)
+    0.05
+    """
+    from jax.scipy.special import betainc
+
+    return float(betainc(freedom / 2, 0.5, freedom / (freedom + t * t)))
+
+
+def check(given: dict[str, Any], panels: dict[str, Panel]) -> None:
+    """Refuses a row that is about something its experiment does not have."""
+    of = given["of"]
+    if of["panel"] not in panels:
+        raise unknown("panel of a row", of["panel"], panels)
+    if not ({"printed", "says"} & {*given}):
+        raise InputError(f"the row {given['what']!r} needs what is printed, or what the paper says")
+    panel = panels[of["panel"]]
+    allowed: dict[str, Any] = {"panel": panels}
     if isinstance(panel, Learning):
-        return _of_learning(panel, of, results, units)
+        allowed |= {"line": panel.lines, "curve": panel.curves, "less": [*panel.curves, *panel.lines]}
+        allowed |= {"after": [of.get("after")]}
+    elif isinstance(panel, GradientOverTheta):
+        allowed |= {"variance": panel.baselines, "over": panel.baselines, "at": panel.thetas}
+    elif isinstance(panel, RegretOverTheta):
+        allowed |= {"least": panel.policies, "less": panel.policies, "at": panel.thetas}
+    else:
+        raise InputError(f"a row can't be about a {panel.kind} panel")
+    for key, value in of.items():
+        if key not in allowed:
+            raise unknown(f"key of the row {given['what']!r}", key, allowed)
+        if value not in allowed[key]:
+            raise unknown(f"{key} of the row {given['what']!r}", value, map(str, allowed[key]))
+
+
+def measure(panel: Panel, of: dict[str, Any], results: Results) -> Level:
+    """The number that a row is about, with its standard error."""
     if isinstance(panel, GradientOverTheta):
-        names = [f"{of[key]} {of['at']:g}" for key in ("variance", "over")]
-        top, bottom = (results[name]["spread"] ** 2 for name in names)
-        # Of a normal sample, the logarithm of a variance has a standard error of √(2/m).
-        ratio = top / bottom
-        return Level("", ratio, ratio * math.sqrt(4 / panel.instances)), units[names[0]]
+        top, bottom = (results[f"{of[key]} {of['at']:g}"] for key in ("variance", "over"))
+        ratio = (top["spread"] / bottom["spread"]) ** 2
+        return Level("", ratio, 2 * ratio * math.hypot(top["doubt"], bottom["doubt"]))
     if isinstance(panel, RegretOverTheta):
-        here = [f"{of['least']}:theta={theta:g}" for theta in panel.thetas]
-        least = min(here, key=lambda name: results[name]["regret"])
-        other = f"{of['less']}:theta={of['at']:g}"
-        value = results[least]["regret"] - results[other]["regret"]
-        return Level("", value, math.hypot(results[least]["se"], results[other]["se"])), units[least]
-    raise InputError(f"a row can't be about a {panel.kind} panel")
-
-
-def _of_learning(
-    panel: Learning, of: dict[str, Any], results: Results, units: dict[str, Unit]
-) -> tuple[Level, Unit]:
+        ours = [results[f"{of['least']}:theta={theta:g}"] for theta in panel.thetas]
+        least = min(ours, key=lambda row: row["regret"])
+        other = results[f"{of['less']}:theta={of['at']:g}"]
+        return Level("", least["regret"] - other["regret"], math.hypot(least["se"], other["se"]))
+    if not isinstance(panel, Learning):
+        raise InputError(f"a row can't be about a {panel.kind} panel")
     if "line" in of:
-        problem = panel.problems()[0]
-        labels = list(panel.line(of["line"], problem))
-        return panel.level(of["line"], problem, results), units[labels[0]]
+        return panel.level(of["line"], panel.problems()[0], results)
     curve = of["curve"]
-    if curve not in panel.curves:
-        raise unknown(f"curve of {panel.name}", curve, panel.curves)
-    end, unit = panel.end(curve, results), units[f"{curve} {panel.seeds[0]}"]
     if "after" in of:
-        series = panel.curve(curve, results)
-        place = series.x.index(min(series.x, key=lambda x: abs(x - of["after"])))
-        differences = [
-            results[f"{curve} {seed}"]["points"][place][1] - results[f"{curve} {seed}"]["points"][-1][1]
-            for seed in panel.seeds
-        ]
-        mean = sum(differences) / len(differences)
-        spread = sum((d - mean) ** 2 for d in differences) / max(1, len(differences) - 1)
-        return Level("", mean, math.sqrt(spread / len(differences))), unit
-    if "less" in of:
-        other = (
-            panel.end(of["less"], results)
-            if of["less"] in panel.curves
-            else panel.level(of["less"], panel.where(curve), results)
-        )
-        end = Level("", end.value - other.value, math.hypot(end.se, other.se))
-    return end, unit
+        x, each, errors = panel.each(curve, results)
+        place = int(np.argmin(np.abs(np.array(x) - of["after"])))
+        # Both points of a run are measured on the same instances.
+        mean, se = middle(each[:, [place]] - each[:, [-1]], 0 * errors[:, [-1]], median=False)
+        return Level("", float(mean[0]), float(se[0]))
+    end = panel.end(curve, results)
+    if "less" not in of:
+        return end
+    other_end = (
+        panel.end(of["less"], results)
+        if of["less"] in panel.curves
+        else panel.level(of["less"], panel.where(curve), results)
+    )
+    return Level("", end.value - other_end.value, math.hypot(end.se, other_end.se))

@@ -11,11 +11,18 @@ from gradband._version import __version__
 from gradband.reproduction.unit import Unit
 
 SIZE_LIMIT = 1 << 24
+LIBRARIES = ("jax", "jaxlib", "numba", "numpy", "optax")
+NEEDED = {
+    "learn": ("points", "regret", "se", "sd"),
+    "evaluate": ("regret", "se", "sd"),
+    "gradient": ("gradient", "se", "spread", "doubt"),
+    "enumerate": ("gradient",),
+}
 
 
 def versions() -> dict[str, str]:
-    """What decides the bits of a result besides its settings."""
-    return {"gradband": __version__, "jax": version("jax")}
+    """What decides the bits of a result besides its settings, on one kind of machine."""
+    return {"gradband": __version__} | {name: version(name) for name in LIBRARIES}
 
 
 class Store:
@@ -41,10 +48,21 @@ class Store:
                 return None
             kept = json.loads(path.read_text(encoding="utf-8"))
             found = kept["result"] | {"seconds": float(kept["seconds"])}
+            if any(name not in found for name in NEEDED.get(unit["do"], ("regret",))):
+                return None
             return found if (kept["unit"], kept["versions"]) == (unit, versions()) else None
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
 
     def keep(self, unit: Unit, result: dict[str, Any], seconds: float) -> None:
+        """Stores a result, and only then takes away what was unfinished."""
         about = {"unit": unit, "versions": versions(), "seconds": round(seconds, 3), "result": result}
         files.write_text(self.path(unit), json.dumps(about, indent=1, allow_nan=False) + "\n")
+        for leftover in (self.draft(unit).with_suffix(".safetensors"), self.draft(unit)):
+            leftover.unlink(missing_ok=True)
+
+    def sweep(self) -> None:
+        """Takes away files that were being written when a process was killed."""
+        for folder in (self.folder, self.folder / "unfinished"):
+            for path in folder.glob(".*.*"):
+                path.unlink(missing_ok=True)

@@ -31,10 +31,9 @@ def command(unit: Unit) -> str:
         return f"gradband learn {problem}{_options(rest | {'instances': given['final']})}"
     if do == "optimum":
         return f"gradband optimum {problem}"
-    function = {"exact": "by_counts", "enumerate": "by_enumeration"}.get(do)
-    if function:
-        return f"gradband.exact.{function}, in Python, for {given['policy']} on {problem}"
-    return f"gradband.reproduction.work.{do}, in Python, for {json.dumps(given)} on {problem}"
+    return (
+        f"python -c 'from gradband.reproduction.work import carry_out as do; print(do({json.dumps(unit)}))'"
+    )
 
 
 def _options(given: dict[str, Any]) -> str:

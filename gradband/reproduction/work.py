@@ -24,16 +24,27 @@ Note = Callable[[float, str], None]
 
 @dataclasses.dataclass(frozen=True)
 class Desk:
-    """Where a unit tells how far it is, and what file it may keep unfinished work in."""
+    """Where a unit tells how far it is, and what file it may keep unfinished work in, if any."""
 
-    note: Note
-    draft: Path
+    note: Note = lambda share, words: None
+    draft: Path | None = None
 
 
-def carry_out(unit: Unit, desk: Desk) -> dict[str, Any]:
-    """Does a unit of work: its result as JSON can hold it."""
+def carry_out(unit: Unit, desk: Desk | None = None) -> dict[str, Any]:
+    """Does a unit of work: its result as JSON can hold it.
+
+    >>> there = {"name": "two-point", "horizon": 2}
+    >>> round(carry_out({"do": "optimum", "problem": there})["regret"], 6)
+    0.18
+    """
     given = dict(unit)
-    return files.finite(WORK[given.pop("do")](desk, **given))
+    result = WORK[given.pop("do")](desk or Desk(), **given)
+    try:
+        return json.loads(
+            json.dumps(result, default=lambda array: np.asarray(array).tolist(), allow_nan=False)
+        )
+    except ValueError:
+        raise RuntimeError("it gave a number that is not finite") from None
 
 
 def problem_of(given: dict[str, Any]) -> gb.Problem:
@@ -70,7 +81,8 @@ def exact(desk: Desk, problem: dict[str, Any], policy: str) -> dict[str, Any]:
     found = gb.exact.by_counts(
         parse_policy(policy), problem_of(problem), progress=lambda done: desk.note(done, "")
     )
-    return {"regret": found.regret, "gradient": found.gradient.get("theta")}
+    slope = {"gradient": found.gradient["theta"]} if "theta" in found.gradient else {}
+    return {"regret": found.regret, **slope}
 
 
 def enumerated(desk: Desk, problem: dict[str, Any], policy: str) -> dict[str, Any]:
@@ -82,11 +94,18 @@ def enumerated(desk: Desk, problem: dict[str, Any], policy: str) -> dict[str, An
 def gradient(
     desk: Desk, problem: dict[str, Any], policy: str, baseline: str, instances: int, seed: int
 ) -> dict[str, Any]:
-    """A reward gradient, its standard error, and the standard deviation of estimates with m = 1."""
+    """A reward gradient, its standard error, and the standard deviation of estimates with m = 1.
+
+    The standard error of that deviation's logarithm is √((κ − 1) / m) / 2, where κ is the kurtosis.
+    """
     found = gb.estimate(
         parse_policy(policy), problem_of(problem), instances=instances, estimator=baseline, seed=seed
     )
-    return {"gradient": found.mean[0], "se": found.se[0], "spread": found.spread[0]}
+    if found.per_instance is None:
+        raise InputError(f"{policy} has too many parameters for gradients over θ")
+    alone = (found.per_instance[0] - found.mean[0]) / found.spread[0]
+    doubt = np.sqrt((np.mean(alone**4) - 1) / instances) / 2
+    return {"gradient": found.mean[0], "se": found.se[0], "spread": found.spread[0], "doubt": doubt}
 
 
 def opening(desk: Desk, problem: dict[str, Any], arm: int) -> dict[str, Any]:
@@ -127,13 +146,16 @@ def learn(
     there, to the same numbers.
     """
     task, start = problem_of(problem), parse_policy(policy)
-    checkpoint = desk.draft.with_suffix(".safetensors")
     points: dict[int, list[float]] = _points(desk.draft)
+    checkpoint = None if desk.draft is None else desk.draft.with_suffix(".safetensors")
+    if checkpoint and not points:
+        checkpoint.unlink(missing_ok=True)  # without the points that belong to it
 
     def point(iteration: int, entry: Any) -> None:
         found = gb.evaluate(entry, task, instances=evaluation, seed=seed).rows[0].regret
         points[iteration] = [found.mean, found.se]
-        files.write_text(desk.draft, json.dumps([[i, *points[i]] for i in points]))
+        if desk.draft:
+            files.write_text(desk.draft, json.dumps([[i, *points[i]] for i in points]))
 
     def watch(step: Any) -> None:
         desk.note(step.iteration / step.iterations, f"regret {step.regret:.2f}")
@@ -148,29 +170,24 @@ def learn(
     if every and 0 not in points and not recipe.curriculum(task.horizon):
         point(0, start)
     settings |= {"seed": seed, "estimator": baseline, "progress": watch}
-    if start.name != "dqn":  # which has no checkpoints
+    if start.name != "dqn" and checkpoint:  # DQN has none
         settings |= {"checkpoint": checkpoint, "checkpoint_every": 50, "resume": True}
     try:
         learned = gb.learn(start, task, **settings)
     except InputError:
-        if not checkpoint.exists():
+        if checkpoint is None or not checkpoint.exists():
             raise
         checkpoint.unlink()  # it was damaged: begin anew
         learned = gb.learn(start, task, **settings)
     end = gb.evaluate(learned, task, instances=final, seed=seed).rows[0].regret
-    few = sum(leaf.size for leaf in learned.params.values()) == 1
-    for leftover in (checkpoint, desk.draft):
-        leftover.unlink(missing_ok=True)
-    return {
-        "points": [[i, *points[i]] for i in sorted(points)],
-        **measured(end, final),
-        "params": learned.params if few else {},
-        "stopped": learned.stopped,
-    }
+    found = [[i, *points[i]] for i in sorted(points)]
+    return {"points": found, **measured(end, final), "stopped": learned.stopped}
 
 
-def _points(draft: Path) -> dict[int, list[float]]:
+def _points(draft: Path | None) -> dict[int, list[float]]:
     """Points of a run that was cut off, or none."""
+    if draft is None:
+        return {}
     try:
         return {int(i): [float(mean), float(se)] for i, mean, se in json.loads(draft.read_text())}
     except (OSError, ValueError, TypeError):

@@ -1,6 +1,6 @@
 """Units of work, shared out among processes that each have some cores to themselves.
 
-Nothing heavy is imported here, so that a worker can choose its cores before JAX looks for them.
+JAX is not imported here, so that a worker can choose its cores before JAX looks for them.
 """
 
 import contextlib
@@ -13,7 +13,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from multiprocessing import active_children, get_context
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
 from typing import Any
 
@@ -32,25 +33,48 @@ def do_all(
     jobs: int,
     done: Callable[[Unit], None],
     note: Callable[[Unit, float, str], None],
-) -> None:
-    """Does all units, `jobs` at a time; each result is in the folder's store as soon as it is there."""
-    context = get_context("spawn")
-    notes, shares = context.Queue(), context.Queue()
-    for share in _shares(jobs):
-        shares.put(share)
-    pool = ProcessPoolExecutor(jobs, context, initializer=_begin, initargs=(notes, shares, os.getpid()))
-    try:
-        running: dict[Future[None], Unit] = {
-            pool.submit(_work, place, unit, folder): unit for place, unit in enumerate(units)
-        }
+) -> list[tuple[Unit, str]]:
+    """Does all units, `jobs` at a time; each result is in the folder's store as soon as it is there.
+
+    Units that fail are given back, with what went wrong; the others go on.
+    """
+    failed: list[tuple[Unit, str]] = []
+    with _pool(jobs) as (pool, notes, submitting):
+        with submitting:
+            running: dict[Future[None], Unit] = {
+                pool.submit(_work, place, unit, folder): unit for place, unit in enumerate(units)
+            }
         while running:
             finished, _ = wait(running, timeout=0.2, return_when=FIRST_COMPLETED)
+            under_way = list(running.values())
             for place, part, words in _waiting(notes):
-                note(units[place], part, words)
+                if units[place] in under_way:
+                    note(units[place], part, words)
             for future in finished:
                 unit = running.pop(future)
-                future.result()
+                if isinstance(error := future.exception(), BrokenProcessPool):
+                    raise RuntimeError(
+                        "a process ended without a word, perhaps for lack of memory: take fewer --jobs. "
+                        "What is finished is kept"
+                    )
+                if error is not None:
+                    failed.append((unit, f"{type(error).__name__}: {error}"))
                 done(unit)
+    return failed
+
+
+@contextlib.contextmanager
+def _pool(jobs: int) -> Iterator[tuple[ProcessPoolExecutor, Any, Any]]:
+    """Processes, the queue of their notes, and a context to submit work in."""
+    context = get_context("spawn")
+    notes, shares = context.Queue(), context.Queue()
+    for share in (cores := list(_shares(jobs))):
+        shares.put(share)
+    if cores[0]:
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", str(len(cores[0])))
+    pool = ProcessPoolExecutor(jobs, context, initializer=_begin, initargs=(notes, shares))
+    try:
+        yield pool, notes, _without_interrupts()
     except BaseException:
         # Whatever it was, nobody waits for what is under way.
         for process in active_children():
@@ -60,8 +84,18 @@ def do_all(
         pool.shutdown(wait=False, cancel_futures=True)
 
 
+@contextlib.contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Processes that are started here leave Ctrl-C to their parent."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def _shares(jobs: int) -> Iterator[list[int]]:
-    """Cores for each job: all of them, in turn, or every job the same where there are fewer."""
+    """Cores for each job: they are shared out, and taken in turn by jobs that are more than they."""
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     for job in range(jobs):
         yield cores[job::jobs] or cores[job % len(cores) :][:1] if cores else []
@@ -73,24 +107,21 @@ def _waiting(notes: Any) -> Iterator[tuple[int, float, str]]:
             yield notes.get_nowait()
 
 
-def _begin(notes: Any, shares: Any, parent: int) -> None:
-    """Sets a worker up: its cores, and an end when its parent has ended."""
+def _begin(notes: Any, shares: Any) -> None:
+    """Sets a worker up: an end when its parent has ended, and its cores."""
     global _notes
     _notes = notes
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
-    share = shares.get()
-    if share:
-        os.sched_setaffinity(0, share)
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", str(len(share)))
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(DEATH_SIGNAL, signal.SIGKILL)  # at once, whatever it is doing
-    threading.Thread(target=_watch, args=(parent,), daemon=True).start()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    if share := shares.get():
+        os.sched_setaffinity(0, share)
 
 
-def _watch(parent: int) -> None:
-    """Ends this process when its parent has ended."""
-    while os.getppid() == parent:
-        time.sleep(0.5)
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
     os._exit(1)
 
 
