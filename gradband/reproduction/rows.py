@@ -81,9 +81,9 @@ def of_file(given: dict[str, Any], panel: Panel, results: Results, profile: str)
     elif paper is not None:
         remarks.append("no error is given")
     says = given.get("says") or (f"{paper:.2f}" + (f" ± {paper_se:.2f}" if paper_se is not None else ""))
-    if paper is None:
+    if paper is None and not remarks:
         remarks.append(verdict(says, value, len(panel.seeds) if isinstance(panel, Learning) else 0))
-    if isinstance(panel, Learning) and panel.note:
+    if isinstance(panel, Learning) and "curve" in given["of"]:
         remarks.append(panel.note)
     redo = f"gradband reproduce {panel.name} --profile {profile}"
     return Row(
@@ -114,7 +114,7 @@ def verdict(says: str, value: Level, runs: int = 0) -> str:
     room = (float(bound[2]) - value.value) * (1 if bound[1] == "<" else -1)
     t = abs(room) / max(value.se, 1e-12)
     p = student(t, runs - 1) if runs else math.erfc(t / math.sqrt(2))
-    words = f"(p = {p:.1g}{f', {runs} runs' if runs else ''})"
+    words = f"(p {f'= {p:.1g}' if p > 1e-9 else '< 1e-9'}{f', {runs} runs' if runs else ''})"
     return f"{'not to be told' if p > 0.05 else 'holds' if room > 0 else 'does not hold'} {words}"
 
 
