@@ -88,14 +88,14 @@ def _records(panel: Panel, results: Results) -> list[list[Any]]:
 def pending(experiments: list[Experiment], store: Store) -> tuple[list[tuple[Unit, float]], int]:
     """Units that are still to do, each once, with the minutes it may take, and how many are done.
 
-    A panel's minutes go to its units; learning takes most of them. Those that take longest come first.
+    A panel's minutes go to its units; learning networks takes most of them. What takes longest comes first.
     """
     found: dict[str, tuple[Unit, float]] = {}
     done = set()
     for experiment in experiments:
         for panel in experiment.panels:
             units = panel.units().values()
-            weights = [1.0 if unit["do"] == "learn" else 0.1 for unit in units]
+            weights = [_weight(unit) for unit in units]
             for unit, weight in zip(units, weights, strict=True):
                 place = str(store.path(unit))
                 if place in found or place in done:
@@ -105,6 +105,13 @@ def pending(experiments: list[Experiment], store: Store) -> tuple[list[tuple[Uni
                 else:
                     done.add(place)
     return sorted(found.values(), key=lambda entry: -entry[1]), len(done)
+
+
+def _weight(unit: Unit) -> float:
+    """How long a unit takes, beside others of its panel."""
+    if unit["do"] != "learn":
+        return 0.05
+    return 1.0 if unit["policy"].partition(":")[0] in ("lstm", "index", "dqn") else 0.1
 
 
 def gather(experiments: list[Experiment], store: Store, profile: str) -> Reproduction:
