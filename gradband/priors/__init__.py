@@ -1,0 +1,15 @@
+"""Priors: where problem instances come from, one file each.
+
+A prior gives `sample(key) → instance`, `means(instance) → [K]` and
+`reward(key, instance, arm, t) → reward`, all for one instance and all traceable by JAX; the key of a
+reward belongs to the round and is the same for all arms. Subclass `Prior` for anything else.
+"""
+
+from gradband.priors.base import Instance, Prior, numbers
+from gradband.priors.beta import Beta
+from gradband.priors.finite import Finite
+from gradband.priors.gaussian import Gaussian
+from gradband.priors.sampler import Sampler
+from gradband.priors.table import HeldOut, Table
+
+__all__ = ["Beta", "Finite", "Gaussian", "HeldOut", "Instance", "Prior", "Sampler", "Table", "numbers"]

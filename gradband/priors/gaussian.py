@@ -1,0 +1,40 @@
+"""Independent arms with normal means."""
+
+import dataclasses
+from typing import Any, ClassVar
+
+import jax
+from jax import Array
+
+from gradband import rewards as laws
+from gradband.errors import InputError, number, positive, whole
+from gradband.priors.base import Prior
+from gradband.pytrees import pytree
+
+
+@pytree("mean", "sd")
+@dataclasses.dataclass(frozen=True, eq=False)
+class Gaussian(Prior):
+    """Means drawn independently, μ_i ~ N(mean, sd²); rewards are N(μ_i, 1) unless given."""
+
+    kind: ClassVar[str] = "gaussian"
+    arms: int
+    mean: float = 0.0
+    sd: float = 1.0
+    rewards: laws.Reward = laws.Gaussian()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "arms", whole("arms", self.arms))
+        number("mean of the gaussian prior", self.mean)
+        positive("sd of the gaussian prior", self.sd)
+        if self.rewards.unit:
+            raise InputError(
+                f"a gaussian prior has means outside [0, 1], which {self.rewards.kind} rewards "
+                "can't have: use gaussian rewards"
+            )
+
+    def sample(self, key: Array) -> Array:
+        return self.mean + self.sd * jax.random.normal(key, (self.arms,))
+
+    def describe(self) -> dict[str, Any]:
+        return {"kind": self.kind, "arms": self.arms, "mean": self.mean, "sd": self.sd}

@@ -1,0 +1,49 @@
+"""Any function that samples means."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from gradband import rewards as laws
+from gradband.errors import InputError, whole
+from gradband.priors.base import Prior
+from gradband.pytrees import pytree
+
+
+@pytree()
+@dataclasses.dataclass(frozen=True, eq=False)
+class Sampler(Prior):
+    """Any JAX function from a key to means [K].
+
+    >>> Sampler(lambda key: jax.random.uniform(key, (5,)), arms=5).arms
+    5
+    """
+
+    kind: ClassVar[str] = "sampler"
+    function: Callable[[Array], Array]
+    arms: int
+    rewards: laws.Reward = laws.Bernoulli()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "arms", whole("arms", self.arms))
+        keys = jax.random.split(jax.random.key(0), 64)
+        tried = np.asarray(jax.vmap(lambda key: jnp.asarray(self.function(key)))(keys))
+        if tried.shape[1:] != (self.arms,):
+            raise InputError(f"the sampler must give means of shape ({self.arms},), not {tried.shape[1:]}")
+        self.rewards.check(tried)
+        if (tried == tried[0]).all():
+            raise InputError(
+                "the sampler gives the same means for every key: draw with jax.random, not with NumPy, and "
+                "use a finite prior for a single instance"
+            )
+
+    def sample(self, key: Array) -> Array:
+        return jnp.asarray(self.function(key))
+
+    def describe(self) -> dict[str, Any]:
+        return {"kind": self.kind, "arms": self.arms}
