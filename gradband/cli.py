@@ -12,6 +12,7 @@ from gradband._version import __version__
 from gradband.commands.bench import bench
 from gradband.commands.compare import compare
 from gradband.commands.explain import explain
+from gradband.commands.fit import fit
 from gradband.commands.gradient import gradient
 from gradband.commands.learn import learn
 from gradband.commands.optimum import optimum
@@ -36,7 +37,7 @@ def root(
         raise typer.Exit()
 
 
-for command in (learn, compare, explain, optimum, gradient, reproduce, bench):
+for command in (fit, learn, compare, explain, optimum, gradient, reproduce, bench):
     app.command()(command)
 
 

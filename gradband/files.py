@@ -36,6 +36,30 @@ def write_text(path: Path, text: str) -> None:
     write_atomically(path, lambda target: target.write_text(text, encoding="utf-8"))
 
 
+def toml(table: dict[str, Any], name: str = "") -> str:
+    """A table of numbers, strings, lists and further tables as TOML.
+
+    >>> print(toml({"horizon": 10, "prior": {"kind": "beta", "a": [1.0, 2.0]}}))
+    horizon = 10
+    <BLANKLINE>
+    [prior]
+    kind = "beta"
+    a = [1.0, 2.0]
+    """
+    lines = [f"[{name}]"] if name else []
+    inner = []
+    for key, value in table.items():
+        if isinstance(value, dict):
+            inner.append("\n" + toml(value, f"{name}.{key}" if name else key))
+        elif isinstance(value, list) and value and all(isinstance(entry, dict) for entry in value):
+            full = f"{name}.{key}" if name else key
+            inner += [f"\n[{toml(entry, f'[{full}]')[1:]}" for entry in value]
+        else:
+            # JSON writes strings, numbers and lists of them as TOML does.
+            lines.append(f"{key} = {json.dumps(value, ensure_ascii=False, allow_nan=False)}")
+    return "\n".join(lines + inner)
+
+
 def save(path: str | Path, kind: str, arrays: dict[str, np.ndarray], about: dict[str, Any]) -> None:
     """Writes arrays with what is known `about` them to a file of some `kind`."""
     metadata = {

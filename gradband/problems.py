@@ -8,13 +8,14 @@ from typing import Any
 
 from jax import Array
 
-from gradband import priors, random, rewards
+from gradband import data, priors, random, rewards
 from gradband.errors import InputError, shown, unknown, whole
 from gradband.priors import Instance, Prior
 from gradband.pytrees import pytree
 from gradband.tables import read_table
 
 NOISES = ("shared", "independent")
+KINDS = ("finite", "beta", "gaussian", "hierarchical", "mixture", "resampled", "table")
 
 
 @pytree("prior", dropped=("name",))
@@ -168,14 +169,13 @@ def parse(given: dict[str, Any], folder: Path | None = None, arms: int | None = 
     """A problem from what a problem file says; tables are read from inside `folder`."""
     if not isinstance(given, dict):
         raise InputError(f"a problem must be a dictionary, not {shown(given)}")
-    _keys("", given, required=("horizon", "prior"), optional=("name", "noise", "rewards"))
+    _keys("", given, required=("horizon", "prior"), optional=("name", "noise", "rewards", "fit"))
     prior = dict(_table("prior", given["prior"]))
     kind = prior.pop("kind", None)
-    kinds = ("finite", "beta", "gaussian", "table")
-    if kind not in kinds:
-        raise unknown("prior.kind", kind, kinds)
+    if kind not in KINDS:
+        raise unknown("prior.kind", kind, KINDS)
     if arms is not None:
-        if kind not in ("beta", "gaussian"):
+        if kind in ("finite", "table"):
             raise InputError(f"the number of arms of a {kind} prior is fixed by its entries")
         prior["arms"] = whole("arms", arms)
     pays = {"rewards": _reward(given["rewards"])} if "rewards" in given else {}
@@ -200,12 +200,33 @@ def _prior(kind: str, given: dict[str, Any], pays: dict[str, Any], folder: Path 
     if kind == "gaussian":
         _keys("prior.", given, required=("arms",), optional=("mean", "sd"))
         return priors.Gaussian(**given, **pays)
+    if kind == "hierarchical":
+        _keys("prior.", given, required=("arms", "a", "b", "strength"))
+        return priors.Hierarchical(**given, **pays)
+    if kind == "mixture":
+        _keys("prior.", given, required=("arms", "weights", "a", "b"))
+        return priors.Mixture(**given, **pays)
+    if kind == "resampled":
+        _keys("prior.", given, required=("arms", "file"), optional=("part",))
+        part = given.get("part", "fitted")
+        found = data.load(_beside(given["file"], folder), part)
+        return priors.Resampled(given["arms"], **found, file=given["file"], part=part, **pays)
     _keys("prior.", given, required=("file",), optional=("held_out", "checksum"))
     if pays:
         raise InputError("a table prior holds its own rewards: remove [rewards]")
-    file = given["file"]
+    file, path = given["file"], _beside(given["file"], folder)
+    table = priors.Table(read_table(path), given.get("held_out", 0.2), file=file)
+    if given.get("checksum", table.checksum) != table.checksum:
+        raise InputError(
+            f"{file} has changed: its checksum is {table.checksum}, not {shown(given['checksum'])}"
+        )
+    return table
+
+
+def _beside(file: Any, folder: Path | None) -> Path:
+    """The path of a file that a problem file names, inside its folder."""
     if not isinstance(file, str) or not file or folder is None:
-        raise InputError(f"prior.file must be the path of an .npz or .parquet file, not {shown(file)}")
+        raise InputError(f"prior.file must be the path of a file, not {shown(file)}")
     try:
         path = (folder / file).resolve()
         path.stat()
@@ -215,12 +236,7 @@ def _prior(kind: str, given: dict[str, Any], pays: dict[str, Any], folder: Path 
         raise InputError(f"prior.file can't be read, {shown(file)}: {error}") from None
     if not path.is_relative_to(folder.resolve()):
         raise InputError(f"prior.file must lie in the problem file's folder, which {file} does not")
-    table = priors.Table(read_table(path), given.get("held_out", 0.2), file=file)
-    if given.get("checksum", table.checksum) != table.checksum:
-        raise InputError(
-            f"{file} has changed: its checksum is {table.checksum}, not {shown(given['checksum'])}"
-        )
-    return table
+    return path
 
 
 def _reward(given: Any) -> rewards.Reward:

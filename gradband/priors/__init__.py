@@ -9,7 +9,23 @@ from gradband.priors.base import Instance, Prior, numbers
 from gradband.priors.beta import Beta
 from gradband.priors.finite import Finite
 from gradband.priors.gaussian import Gaussian
+from gradband.priors.hierarchical import Hierarchical
+from gradband.priors.mixture import Mixture
+from gradband.priors.resampled import Resampled
 from gradband.priors.sampler import Sampler
 from gradband.priors.table import HeldOut, Table
 
-__all__ = ["Beta", "Finite", "Gaussian", "HeldOut", "Instance", "Prior", "Sampler", "Table", "numbers"]
+__all__ = [
+    "Beta",
+    "Finite",
+    "Gaussian",
+    "HeldOut",
+    "Hierarchical",
+    "Instance",
+    "Mixture",
+    "Prior",
+    "Resampled",
+    "Sampler",
+    "Table",
+    "numbers",
+]

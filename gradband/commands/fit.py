@@ -1,0 +1,184 @@
+"""`gradband fit`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gradband.arguments import Json, Seed
+from gradband.commands.shared import file_name, make_folder, write_json
+from gradband.errors import InputError, unknown, whole
+
+if TYPE_CHECKING:
+    from gradband.fitting import Fit
+
+
+def fit(
+    data: Annotated[
+        Path, typer.Argument(metavar="DATA", help="A CSV or Parquet file of past experiments.")
+    ],
+    experiment: Annotated[
+        str, typer.Option(help="The column that says which experiment a row belongs to.")
+    ] = "experiment",
+    arm: Annotated[str, typer.Option(help="The column that says which arm it was.")] = "arm",
+    pulls: Annotated[str, typer.Option(help="Counts: the column of pulls.")] = "pulls",
+    successes: Annotated[str, typer.Option(help="Counts: the column of successes.")] = "successes",
+    reward: Annotated[
+        str, typer.Option(help="Outcomes, one row a pull: the column of rewards.")
+    ] = "reward",
+    prior: Annotated[
+        str,
+        typer.Option(
+            help="pooled, hierarchical, mixture or resampled, in place of the best on experiments held out."
+        ),
+    ] = "",
+    arms: Annotated[int | None, typer.Option(help="Arms of a test (as most experiments had).")] = None,
+    horizon: Annotated[
+        int | None, typer.Option(help="Pulls of a test (as the median experiment had, for that many arms).")
+    ] = None,
+    held_out: Annotated[float, typer.Option(help="Share of the experiments to hold out.")] = 0.2,
+    arms_matter: Annotated[
+        bool,
+        typer.Option("--arms-matter", help="Arms are the same in every experiment, and differ by name."),
+    ] = False,
+    drop_bad: Annotated[
+        bool, typer.Option("--drop-bad", help="Leave rows with faults out, in place of refusing them.")
+    ] = False,
+    seed: Seed = 0,
+    out: Annotated[Path | None, typer.Option(help="Folder for files (runs/DATA-fit).")] = None,
+    json: Json = False,
+) -> None:
+    """Fit priors to past experiments, and write a problem for `gradband learn`.
+
+    A row is an arm of an experiment with its pulls and successes, or, if there is
+    a column of rewards, a single pull. Priors are compared by how likely they make
+    experiments that were held out.
+
+    Examples:
+
+      gradband fit tests.csv
+
+      gradband fit log.parquet --experiment test_id --arm variant --reward clicked
+
+      gradband fit tests.csv --arms 4 --horizon 20000 --prior hierarchical
+    """
+    from gradband import data as past
+    from gradband import files, fitting
+    from gradband.report import terminal
+
+    columns = past.Columns(experiment, arm, pulls, successes, reward)
+    known = ("pooled", "hierarchical", "mixture", "resampled")
+    if prior and (prior not in known or arms_matter):
+        raise (
+            InputError("--prior does not apply where arms matter: each has a prior of its own")
+            if arms_matter
+            else unknown("prior", prior, known)
+        )
+    everything = past.read(data, columns, arms_matter, drop_bad)
+    fitted, rest = everything.split(held_out, seed)
+    count = usual_arms(everything, arms)
+    length = usual_horizon(everything, count) if horizon is None else whole("horizon", horizon)
+    folder = out or Path("runs") / file_name(f"{data.stem}-fit")
+    make_folder(folder)
+    with terminal.progress("fitting", 1) as update:
+        found = fitting.fit(fitted, rest, count, progress=update)
+    chosen = next(entry for entry in found if entry.name == (prior or found[0].name))
+    paths = {
+        "problem": str(folder / "fitted.toml"),
+        "experiments": str(folder / "experiments.safetensors"),
+        "result": str(folder / "result.json"),
+    }
+    past.save(Path(paths["experiments"]), {"fitted": fitted, "held-out": rest})
+    written = {
+        "name": data.stem,
+        "horizon": length,
+        "prior": described(chosen),
+        "fit": {
+            "chosen": chosen.name,
+            "file": "experiments.safetensors",
+            "others": [described(entry) for entry in found if entry is not chosen],
+        },
+    }
+    files.write_text(Path(paths["problem"]), files.toml(written) + "\n")
+    rows = [in_numbers(entry, found[0]) for entry in found]
+    result = {
+        "experiments": len(everything),
+        "held_out": len(rest),
+        "arms": count,
+        "horizon": length,
+        "prior": described(chosen) | {"name": chosen.name},
+        "priors": rows,
+        "notes": list(everything.notes),
+        "seed": seed,
+        "file": paths["problem"],
+        "files": paths,
+    }
+    write_json(Path(paths["result"]), result)
+    if json:
+        terminal.print_json(result)
+        return
+    terminal.print_table(
+        f"{data.name}: {len(fitted)} experiments fitted, {len(rest)} held out",
+        ["prior", "what it says", "log-likelihood", "below the best", "± se"],
+        [
+            [
+                row["name"],
+                ", ".join(f"{name} {value['mean']:.4g}" for name, value in row["numbers"].items()),
+                f"{row['log_likelihood']:.3f}",
+                f"{row['below']:.3f}" if row["below"] else "",
+                f"{row['below_se']:.3f}" if row["below"] else "",
+            ]
+            for row in rows
+        ],
+        "\n".join(
+            [
+                *everything.notes,
+                f"Chosen: {chosen.name}, for {count} arms and {length} pulls. Log-likelihoods are means "
+                "over experiments held out.",
+                f"Files: {', '.join(paths.values())}",
+                f"Next: gradband learn {paths['problem']}",
+            ]
+        ),
+        texts=2,
+    )
+
+
+def usual_arms(found: Any, given: int | None) -> int:
+    """The number of arms of a test: as given, or as most experiments had."""
+    import numpy as np
+
+    if found.labels:
+        if given not in (None, len(found.labels)):
+            raise InputError(f"where arms matter there are {len(found.labels)} of them, not {given}")
+        return len(found.labels)
+    return int(np.bincount(found.sizes).argmax()) if given is None else whole("arms", given, 2)
+
+
+def usual_horizon(found: Any, arms: int) -> int:
+    """Pulls of a test: as many an arm as in the median experiment."""
+    import numpy as np
+
+    totals = np.add.reduceat(found.pulls, found.starts[:-1])
+    return max(2 * arms, round(float(np.median(totals / found.sizes)) * arms))
+
+
+def described(entry: "Fit") -> dict[str, Any]:
+    """A prior as the problem file says it; the resampled one is in the file of experiments."""
+    about = entry.prior.describe()
+    if about["kind"] == "resampled":
+        about |= {"file": "experiments.safetensors", "part": "fitted"}
+    return about
+
+
+def in_numbers(entry: "Fit", best: "Fit") -> dict[str, Any]:
+    """A fit's score, how far it is below the best one, paired by experiment, and its numbers."""
+    from gradband.evaluation import Mean
+
+    below = Mean.of(best.held_out - entry.held_out)
+    return {
+        "name": entry.name,
+        "log_likelihood": entry.score.mean,
+        "below": below.mean,
+        "below_se": below.se,
+        "numbers": {name: vars(value) for name, value in entry.numbers.items()},
+    }

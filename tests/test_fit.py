@@ -1,0 +1,299 @@
+"""Priors from past experiments: reading, faults, fits against what is known, and the command."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import polars
+import pytest
+from conftest import assert_z
+from scipy.integrate import quad
+from scipy.stats import beta, betabinom
+
+from gradband import cli, data, fitting, priors, problems
+from gradband.errors import InputError
+from gradband.evaluation import Mean
+
+
+def drawn(count, a=3.0, b=147.0, strength=1000.0, arms=4, pulls=3000, seed=0):
+    """Experiments from a known hierarchical prior."""
+    rng = np.random.default_rng(seed)
+    level = rng.beta(a, b, count)
+    means = rng.beta(strength * level[:, None], strength * (1 - level[:, None]), (count, arms))
+    each = rng.integers(pulls // 2, 3 * pulls // 2, (count, arms))
+    wins = rng.binomial(each, means)
+    return data.Experiments(np.arange(count + 1) * arms, each.ravel() * 1.0, wins.ravel() * 1.0)
+
+
+def as_csv(path, found, shuffle=None):
+    owner, arm = found.owner, np.concatenate([np.arange(size) for size in found.sizes])
+    frame = polars.DataFrame(
+        {
+            "experiment": owner,
+            "arm": arm,
+            "pulls": found.pulls.astype(int),
+            "successes": found.successes.astype(int),
+        }
+    )
+    if shuffle is not None:
+        frame = frame.with_columns(
+            arm=polars.Series(np.random.default_rng(shuffle).permutation(len(frame)))
+        ).sample(fraction=1.0, shuffle=True, seed=shuffle)
+    frame.write_csv(path)
+    return path
+
+
+def test_a_hierarchical_prior_is_recovered():
+    a, b, strength = 3.0, 147.0, 1000.0
+    found = fitting.hierarchical(drawn(2000), drawn(50, seed=1), 4).numbers
+    mean, total = a / (a + b), a + b
+    within = np.sqrt(mean * (1 - mean) * total / (total + 1) / (strength + 1))
+    truth = {
+        "level mean": mean,
+        "sd between experiments": np.sqrt(mean * (1 - mean) / (total + 1)),
+        "sd within an experiment": within,
+    }
+    for name, value in truth.items():
+        assert abs(found[name].mean - value) < 3 * found[name].se
+        assert found[name].se < 0.05 * value
+
+
+def test_standard_errors_are_those_of_repeated_samples():
+    fits = [fitting.hierarchical(drawn(150, seed=seed), drawn(5, seed=99), 4).numbers for seed in range(24)]
+    for name in fits[0]:
+        spread = np.std([fit[name].mean for fit in fits], ddof=1)
+        claimed = np.mean([fit[name].se for fit in fits])
+        assert spread == pytest.approx(claimed, rel=0.45)
+
+
+def test_the_level_is_integrated_out_exactly():
+    held = drawn(6, pulls=800, seed=3)
+    fit = fitting.hierarchical(drawn(200, seed=2), held, 4)
+    prior = fit.prior
+    for e in range(len(held)):
+        chosen = slice(held.starts[e], held.starts[e + 1])
+        pulls, wins = held.pulls[chosen], held.successes[chosen]
+
+        def density(level, pulls=pulls, wins=wins):
+            shapes = prior.strength * level, prior.strength * (1 - level)
+            return beta.pdf(level, prior.a, prior.b) * np.prod(betabinom.pmf(wins, pulls, *shapes)) * 1e6
+
+        whole = quad(density, 1e-6, 0.2, points=[0.01, 0.02, 0.03, 0.05], limit=400)[0]
+        shared = betabinom.logpmf(wins, pulls, 1, 1) - fitting.log_beta_binomial(
+            wins, pulls - wins, 1.0, 1.0
+        )
+        assert fit.held_out[e] + shared.sum() == pytest.approx(np.log(whole / 1e6), abs=1e-5)
+
+
+def test_pooled_and_resampled_scores_are_those_of_their_definitions():
+    known, held = drawn(5, pulls=50, seed=4), drawn(2, pulls=50, seed=5)
+    pooled = fitting.pooled(known, held, 4)
+    a, b = pooled.prior.a[0], pooled.prior.b[0]
+    shared = betabinom.logpmf(held.successes, held.pulls, 1, 1) - fitting.log_beta_binomial(
+        held.successes, held.pulls - held.successes, 1.0, 1.0
+    )
+    each = betabinom.logpmf(held.successes, held.pulls, a, b).reshape(2, 4).sum(1)
+    assert pooled.held_out + shared.reshape(2, 4).sum(1) == pytest.approx(each)
+    resampled = fitting.resampled(known, held, 4)
+    for e in range(2):
+        pulls, wins = held.pulls[4 * e : 4 * e + 4], held.successes[4 * e : 4 * e + 4]
+        likely = []
+        for k in range(5):
+            own = slice(4 * k, 4 * k + 4)
+            shapes = 0.5 + known.successes[own], 0.5 + known.pulls[own] - known.successes[own]
+            arms = [betabinom.pmf(w, n, *shapes).mean() for w, n in zip(wins, pulls, strict=True)]
+            likely.append(np.prod(arms))
+        expected = np.log(np.mean(likely)) - shared.reshape(2, 4)[e].sum()
+        assert resampled.held_out[e] == pytest.approx(expected)
+
+
+def test_the_better_prior_is_chosen():
+    levels = fitting.fit(drawn(300), drawn(100, seed=1), 4)
+    assert levels[0].name in ("hierarchical", "resampled")
+    assert levels[-1].name == "pooled"
+    rng = np.random.default_rng(0)
+    means = rng.beta(3, 147, 1600)
+    wins = rng.binomial(3000, means)
+    one = data.Experiments(np.arange(401) * 4, np.full(1600, 3000.0), wins * 1.0)
+    fitted, held = one.split(0.25)
+    scores = {entry.name: entry for entry in fitting.fit(fitted, held, 4)}
+    below = Mean.of(scores["hierarchical"].held_out - scores["pooled"].held_out)
+    assert abs(below.mean) < 5 * below.se + 0.05, "with one level for all, both say the same"
+
+
+def test_the_order_of_arms_tells_nothing(tmp_path):
+    known = drawn(80, pulls=400)
+    order = np.lexsort((-known.successes, known.owner))  # best arms first, as some files have them
+    ranked = data.Experiments(known.starts, known.pulls[order], known.successes[order])
+    paths = [as_csv(tmp_path / "a.csv", ranked), as_csv(tmp_path / "b.csv", ranked, shuffle=7)]
+    one, other = (data.read(path) for path in paths)
+    assert sorted(one.successes) == sorted(other.successes)
+    fits = []
+    assert (one.successes != other.successes).any()
+    for found in (one, other):
+        held = found.only(np.arange(60, 80))
+        fits.append({fit.name: fit.score.mean for fit in fitting.fit(found.only(np.arange(60)), held, 4)})
+    assert fits[0] == pytest.approx(fits[1], rel=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("prior", "mean", "between", "within"),
+    [
+        (priors.Hierarchical(3, a=3.0, b=147.0, strength=1000.0), 0.02, 0.01139, 0.00441),
+        (priors.Mixture(3, weights=[0.25, 0.75], a=[2, 8], b=[98, 92]), 0.065, 0.026, 0.0243),
+        (
+            priors.Resampled(3, starts=[0, 2, 3], pulls=[1e4, 1e4, 1e4], successes=[100, 300, 500]),
+            0.035,
+            0.0150,
+            0.0072,
+        ),
+    ],
+    ids=lambda value: getattr(value, "kind", ""),
+)
+def test_priors_have_the_moments_of_their_definitions(prior, mean, between, within):
+    import jax
+
+    keys = jax.random.split(jax.random.key(0), 60_000)
+    means = np.asarray(jax.vmap(prior.sample)(keys), np.float64)
+    assert means.shape == (60_000, 3)
+    assert ((means >= 0) & (means <= 1)).all()
+    found = Mean.of(means.mean(1))
+    assert_z(found.mean, found.se, mean, 1e-5)
+    # Two arms of an instance have the level in common: their covariance is the variance between.
+    products = (means[:, 0] - mean) * (means[:, 1] - mean)
+    common = Mean.of(products)
+    assert_z(common.mean, common.se, between**2, 0.01 * between**2)
+    gaps = Mean.of((means[:, 0] - means[:, 2]) ** 2 / 2)
+    assert_z(gaps.mean, gaps.se, within**2, 0.01 * within**2)
+
+
+FAULTY = """experiment,arm,pulls,successes
+a,0,100,3
+a,1,100,
+a,2,-4,0
+b,0,100,200
+b,1,ten,3
+b,2,50,1
+b,2,50,1
+,0,10,1
+c,0,20,1
+c,1,0,0
+d,0,40,2
+d,1,40,2
+e,0,40,2
+e,1,41,2
+"""
+
+
+def test_faults_are_told_with_their_rows(tmp_path):
+    path = tmp_path / "tests.csv"
+    path.write_text(FAULTY)
+    with pytest.raises(InputError) as caught:
+        data.read(path)
+    told = str(caught.value)
+    for words in (
+        "1 row has no experiment (8)",
+        "1 row has no successes (2)",
+        "1 row has a pulls that is not a number (5)",
+        "1 row has negative pulls or successes (3)",
+        "1 row has more successes than pulls (4)",
+        "1 row has no pulls (10)",
+        "1 row has an arm again (7)",
+        "--drop-bad",
+    ):
+        assert words in told
+    assert "\n" not in told
+    found = data.read(path, drop=True)
+    assert len(found) == 2, "of the others a single arm is left"
+    assert any("3 experiments with a single arm" in note for note in found.notes)
+
+
+def test_a_row_a_pull_is_counted(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = polars.DataFrame(
+        {
+            "test": np.repeat(["x", "y", "z"], 40),
+            "version": ["p", "q"] * 60,
+            "clicked": rng.integers(0, 2, 120),
+        }
+    )
+    frame.write_parquet(tmp_path / "log.parquet")
+    frame.write_csv(tmp_path / "log.csv")
+    columns = data.Columns(experiment="test", arm="version", reward="clicked")
+    one, other = (data.read(tmp_path / f"log.{kind}", columns) for kind in ("parquet", "csv"))
+    assert one.pulls.tolist() == other.pulls.tolist() == [20.0] * 6
+    assert one.successes.tolist() == other.successes.tolist()
+    assert one.successes.sum() == frame["clicked"].sum()
+    frame.with_columns(clicked=polars.col("clicked") * 2).write_csv(tmp_path / "log.csv")
+    with pytest.raises(InputError, match=r"rows have a clicked outside \[0, 1\]"):
+        data.read(tmp_path / "log.csv", columns)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a,b\n1,2\n", "has no column 'experiment': it has a, b"),
+        ("experiment,arm,pulls,successes\n", "0 experiments with two arms or more"),
+        ("", "is not a readable table"),
+        ("experiment,arm,pulls,successes\na,0,1e400,0\na,1,2,0\n", "not a number"),
+    ],
+)
+def test_other_files_are_one_sentence(text, words, tmp_path):
+    path = tmp_path / "tests.csv"
+    path.write_text(text)
+    with pytest.raises(InputError, match=words):
+        data.read(path)
+
+
+def run(monkeypatch, capsys, *words):
+    monkeypatch.setattr(sys, "argv", ["gradband", "fit", *map(str, words)])
+    with pytest.raises(SystemExit) as stopped:
+        cli.main()
+    seen = capsys.readouterr()
+    return stopped.value.code, seen.out, seen.err
+
+
+@pytest.mark.parametrize("prior", ["pooled", "hierarchical", "mixture", "resampled"])
+def test_the_command_writes_a_problem(prior, tmp_path, monkeypatch, capsys):
+    path = as_csv(tmp_path / "tests.csv", drawn(60, pulls=300))
+    code, out, _ = run(monkeypatch, capsys, path, "--prior", prior, "--json", "--out", tmp_path / "fit")
+    result = json.loads(out)
+    assert code == 0
+    assert (result["experiments"], result["arms"], result["held_out"]) == (60, 4, 12)
+    problem = problems.load(result["file"])
+    assert (problem.arms, problem.name) == (4, "tests")
+    assert problem.horizon == result["horizon"]
+    assert problem.prior.kind == {"pooled": "beta"}.get(prior, prior)
+    assert problems.load(result["file"], arms=7).arms == 7
+    assert {row["name"] for row in result["priors"]} == {"pooled", "hierarchical", "mixture", "resampled"}
+    for other in problems.tomllib.loads(Path(result["file"]).read_text())["fit"]["others"]:
+        again = {"horizon": 10, "prior": other}
+        assert problems.parse(again, tmp_path / "fit").arms == 4
+
+
+def test_arms_that_matter_have_priors_of_their_own(tmp_path, monkeypatch, capsys):
+    rng = np.random.default_rng(0)
+    wins = rng.binomial(500, rng.beta([[2.0, 8.0]], [[98.0, 92.0]], (300, 2)))
+    known = data.Experiments(np.arange(301) * 2, np.full(600, 500.0), wins.ravel() * 1.0)
+    path = as_csv(tmp_path / "tests.csv", known)
+    code, out, _ = run(monkeypatch, capsys, path, "--arms-matter", "--json", "--out", tmp_path / "fit")
+    assert code == 0
+    prior = problems.load(json.loads(out)["file"]).prior
+    assert prior.a / (prior.a + prior.b) == pytest.approx([0.02, 0.08], rel=0.1)
+    code, _, told = run(
+        monkeypatch, capsys, path, "--arms-matter", "--prior", "pooled", "--out", tmp_path / "x"
+    )
+    assert code == 2
+    assert "does not apply where arms matter" in told
+
+
+def test_the_tables_of_a_fit_can_be_read(tmp_path, monkeypatch, capsys):
+    path = as_csv(tmp_path / "tests.csv", drawn(40, pulls=300))
+    code, out, _ = run(monkeypatch, capsys, path, "--out", tmp_path / "fit")
+    assert code == 0
+    for words in ("32 experiments fitted, 8 held out", "hierarchical", "Chosen: ", "Next: gradband learn"):
+        assert words in out
+    code, _, told = run(monkeypatch, capsys, tmp_path / "none.csv", "--out", tmp_path / "x")
+    assert (code, "can't read" in told) == (2, True)
+    assert not (tmp_path / "x").exists()
