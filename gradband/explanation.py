@@ -112,6 +112,7 @@ def explain(
     [1.0, 1.0, 1.0]
     """
     problem = problem_of(learned) if problem is None else as_problem(problem)
+    problem.one_by_one("an explanation")
     if problem.arms < 2:
         raise InputError("there is nothing to explain with one arm: a policy can only pull it")
     policy = rollout.check(learned.policy, problem)
@@ -276,6 +277,7 @@ def _play(
     def observe(seen: _Seen, round: rollout.Round) -> _Seen:
         pulls, sums, maps, strips, leading, agreement = seen
         t = round.t.astype(jnp.int32)
+        assert round.arm is not None
         pulled = (arms == round.arm).astype(float)
         ours = pulled if round.log_probs is None else jnp.exp(round.log_probs[:, 0])
         optimal = jnp.zeros_like(ours) if round.reference is None else round.reference[:, 0]

@@ -75,6 +75,8 @@ class Estimator:
             )
         if not jax.tree.leaves(jax.eval_shape(policy.init, jax.random.key(0))):
             raise InputError(f"{policy.name} has no parameters to learn")
+        if self.baseline == "luck":
+            problem.one_by_one("the baseline luck")
         if problem.prior.knows_means:
             return
         if self.baseline in ("optimal", *critic.FEATURES):
@@ -121,7 +123,7 @@ def estimate(
     params = bound.init(random.stream(key, "init")) if params is None else bound.as_params(params)
     on = blocks.workers(devices)
     run = partial(compute, bound, jax.device_put(problem), params, key, instances=instances, how=how, on=on)
-    blank = Critic.blank(how.baseline, problem.horizon)
+    blank = Critic.blank(how.baseline, problem.rounds)
     if blank is None:
         return run(batch=0)
     taught = run(batch=1, learned=blank).moments  # by instances of its own
@@ -148,7 +150,7 @@ def compute(
     """
     tau, beta = (None if each is None else np.float32(each) for each in (temperature, entropy))
     few = sum(leaf.size for leaf in jax.tree.leaves(params)) <= FEW
-    kept = blocks.kept_block_size(how.runs or 1, problem.horizon)
+    kept = blocks.kept_block_size(how.runs or 1, problem.rounds)
     size = blocks.block_size(problem.arms) if few and learned is None else kept
     function = partial(_differentiate, policy.compiled(), how, size, few)
     weights = None if learned is None else learned.weights
@@ -226,7 +228,7 @@ def _surrogate(
         if round.after is not None and round.luck is not None:
             surprise = critic.surprise(round.luck, round.after, gaps)
             # After the last round there is nothing to be surprised for, and a policy may not be asked.
-            surprise = jnp.where(round.t + 1 < problem.horizon, surprise, 0)
+            surprise = jnp.where(round.t + 1 < problem.rounds, surprise, 0)
         seen = centred(round), critic.beliefs(round.log_probs, gaps), surprise
         return round.log_prob, *jax.lax.stop_gradient(seen)
 

@@ -215,7 +215,7 @@ def _gradband(
     """Ascent on the Bayes reward."""
     task = jax.device_put(problem)  # once: a reward table may be large
     estimate = partial(gradient.compute, policy, task, instances=batch, how=how, on=on)
-    blank = Critic.blank(how.baseline, problem.horizon)
+    blank = Critic.blank(how.baseline, problem.rounds)
     return Stage(policy, recipe, iterations, batch, estimate, blank)
 
 
@@ -229,6 +229,7 @@ def _imitation(
     on: tuple[Any, ...],
 ) -> Stage:
     """Ascent on the agreement with a reference."""
+    problem.one_by_one("imitation")
     reference = rollout.check(imitate if isinstance(imitate, Policy) else imitate.policy, problem)
     given = reference.init(jax.random.key(0)) if isinstance(imitate, Policy) else imitate.params
     pair = reference, reference.as_params(given)

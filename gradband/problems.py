@@ -27,6 +27,9 @@ class Problem:
     its reward and gradient have the same law as with `noise="independent"`, the paper's setting;
     differences between two runs on an instance are less noisy.
 
+    With a `batch` of B, decisions are served in groups: a policy fixes its probabilities for the next B
+    pulls, and sees their results together. The horizon counts pulls, and there are n / B rounds.
+
     >>> Problem(priors.Beta(arms=10), horizon=1000).arms
     10
     """
@@ -35,6 +38,7 @@ class Problem:
     horizon: int
     noise: str = "shared"
     name: str = ""
+    batch: int = 1
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "horizon", whole("horizon", self.horizon))
@@ -45,6 +49,18 @@ class Problem:
         if self.noise not in NOISES:
             raise unknown("noise", self.noise, NOISES)
         self.prior.check_horizon(self.horizon)
+        object.__setattr__(self, "batch", whole("batch", self.batch))
+        if self.horizon % self.batch:
+            raise InputError(
+                f"the horizon counts pulls: {self.horizon} of them are not whole batches of {self.batch}"
+            )
+        if self.batch > 1 and not isinstance(self.prior.rewards, rewards.Bernoulli):
+            raise InputError(f"batches need bernoulli rewards, not {self.prior.rewards.kind} ones")
+
+    @property
+    def rounds(self) -> int:
+        """How often the policy decides."""
+        return self.horizon // self.batch
 
     @property
     def arms(self) -> int:
@@ -54,6 +70,11 @@ class Problem:
     def unit(self) -> bool:
         """Whether all rewards lie in [0, 1]."""
         return self.prior.unit
+
+    def one_by_one(self, what: str) -> None:
+        """Refuses what needs every reward at once, if they come in batches."""
+        if self.batch > 1:
+            raise InputError(f"{what} needs to see every reward at once, not in batches of {self.batch}")
 
     def reward(self, key: Array, instance: Instance, arm: Array, t: Array) -> Array:
         """The reward Y[arm, t] of an instance; the key is the round's."""
@@ -77,6 +98,7 @@ class Problem:
             "noise": self.noise,
             "prior": self.prior.describe(),
             "rewards": self.prior.rewards.describe(),
+            **({"batch": self.batch} if self.batch > 1 else {}),
         }
 
 
@@ -169,7 +191,7 @@ def parse(given: dict[str, Any], folder: Path | None = None, arms: int | None = 
     """A problem from what a problem file says; tables are read from inside `folder`."""
     if not isinstance(given, dict):
         raise InputError(f"a problem must be a dictionary, not {shown(given)}")
-    _keys("", given, required=("horizon", "prior"), optional=("name", "noise", "rewards", "fit"))
+    _keys("", given, required=("horizon", "prior"), optional=("name", "noise", "rewards", "batch", "fit"))
     prior = dict(_table("prior", given["prior"]))
     kind = prior.pop("kind", None)
     if kind not in KINDS:
@@ -187,6 +209,7 @@ def parse(given: dict[str, Any], folder: Path | None = None, arms: int | None = 
         given["horizon"],
         noise=given.get("noise", "shared"),
         name=name,
+        batch=given.get("batch", 1),
     )
 
 

@@ -137,6 +137,7 @@ def train(
     >>> learned.history["regret"].shape
     (2,)
     """
+    problem.one_by_one("Q-learning")
     bound = rollout.check(policy, problem)
     key = random.root(seed)
     size = whole("the size of the replay", batch * max(problem.horizon, settings.replay // batch))

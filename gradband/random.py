@@ -130,3 +130,85 @@ def beta(key: Array, a: Array, b: Array) -> Array:
     """Beta(a, b) variables for a, b [N] > 0: X / (X + Y) of two gammas."""
     logs = log_gamma(key, jnp.concatenate([a, b]))
     return jax.nn.sigmoid(logs[: a.shape[0]] - logs[a.shape[0] :])
+
+
+def uniforms(key: Array, count: int) -> Array:
+    """Uniforms [count] on (0, 1) from a key, none of them its own words."""
+    element = jnp.arange(count, dtype=jnp.uint32)
+    k0, k1 = (jnp.broadcast_to(word, element.shape) for word in words(key))
+    return open_unit(hash_words((k0, k1), (element, jnp.full_like(element, 1)))[0])
+
+
+def binomial(u: Array, n: Array, p: Array) -> Array:
+    """The u-quantiles of Bin(n, p) for u in (0, 1), whole n ≥ 0 and p in [0, 1], all [N].
+
+    Probabilities are summed from six standard deviations below the mean, or from 0 if that is below ten.
+    The first of them comes from Loader's saddle-point formula, which loses no digits of float32.
+    """
+    high = p > 0.5
+    q = jnp.where(high, 1 - p, p)
+    u = jnp.where(high, 1 - u, u)  # so that all grow with u
+    mean = n * q
+    least = jnp.floor(mean - 6 * jnp.sqrt(mean * (1 - q)))
+    least = jnp.where(least > 10, least, 0.0)
+    at_least = jnp.maximum(least, 1.0)
+    rest = jnp.maximum(n - at_least, 1.0)
+    log_first = (
+        _stirling_error(jnp.maximum(n, 1.0))
+        - _stirling_error(at_least)
+        - _stirling_error(rest)
+        - _deviance(at_least, jnp.maximum(mean, 1e-30))
+        - _deviance(rest, jnp.maximum(n - mean, 1e-30))
+        + 0.5 * jnp.log(jnp.maximum(n, 1.0) / (2 * math.pi * at_least * rest))
+    )
+    first = jnp.exp(jnp.where(least > 0, log_first, n * jnp.log1p(-q)))
+    odds = q / (1 - q)
+
+    def pending(k: Array, term: Array, total: Array) -> Array:
+        return (total < u) & (k < n) & ((k < mean) | (term > 1e-8))
+
+    def onwards(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        k, term, total = carry
+        go = pending(*carry)
+        following = term * odds * (n - k) / (k + 1)
+        return (
+            jnp.where(go, k + 1, k),
+            jnp.where(go, following, term),
+            jnp.where(go, total + following, total),
+        )
+
+    k, _, _ = jax.lax.while_loop(lambda carry: pending(*carry).any(), onwards, (least, first, first))
+    return jnp.where(high, n - k, k)
+
+
+def _stirling_error(n: Array) -> Array:
+    """log n! − log(√(2πn) (n/e)ⁿ), for n ≥ 10."""
+    return (1 / 12 - (1 / 360 - 1 / 1260 / (n * n)) / (n * n)) / n
+
+
+def _deviance(x: Array, mean: Array) -> Array:
+    """x log(x / mean) + mean − x, without cancellation near the mean."""
+    d = (x - mean) / mean
+    return mean * ((1 + d) * jnp.log1p(d) - d)
+
+
+def multinomial(key: Array, count: Array, p: Array) -> Array:
+    """How often each of K outcomes of probabilities p [K] comes in `count` draws.
+
+    Half of the outcomes is split off at a time, for all parts at once: ⌈log₂ K⌉ rounds of binomials.
+    """
+    outcomes = p.shape[0]
+    depth = max(1, math.ceil(math.log2(outcomes)))
+    weights = [jnp.concatenate([p, jnp.zeros(2**depth - outcomes, p.dtype)])]
+    for _ in range(depth):
+        weights.insert(0, weights[0].reshape(-1, 2).sum(1))
+    u = uniforms(key, 2**depth)
+    counts = jnp.asarray(count, p.dtype)[None]
+    for level in range(depth):
+        parts = weights[level + 1].reshape(-1, 2)
+        share = parts[:, 0] / jnp.maximum(weights[level], 1e-30)
+        left = binomial(u[2**level : 2 ** (level + 1)], counts, jnp.clip(share, 0.0, 1.0))
+        # What rounding leaves to an outcome that can't come is none of it.
+        left = jnp.where(parts[:, 1] == 0, counts, jnp.where(parts[:, 0] == 0, 0.0, left))
+        counts = jnp.stack([left, counts - left], axis=1).reshape(-1)
+    return counts[:outcomes]

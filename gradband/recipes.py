@@ -50,7 +50,7 @@ class Recipe:
         """m for a problem: the batch, or a power of two that keeps m n K within `most`, at least 64."""
         if self.most is None:
             return self.batch
-        within = self.most // (problem.horizon * problem.arms)
+        within = self.most // (problem.rounds * problem.arms)
         return min(self.batch, max(64, 2 ** (within.bit_length() - 1)))
 
     def begin(self, policy: Policy) -> Policy:
@@ -60,9 +60,12 @@ class Recipe:
 
     def estimate(self, problem: Problem) -> Estimator:
         """How to estimate gradients on a problem: by leave-one-out where means are unknown."""
-        if problem.prior.knows_means or self.estimator.baseline not in critic.FEATURES:
+        if self.estimator.baseline not in critic.FEATURES:
             return self.estimator
-        return Estimator("leave-one-out")
+        if not problem.prior.knows_means:
+            return Estimator("leave-one-out")
+        # What a single reward would change is not to be had of a batch.
+        return self.estimator if problem.batch == 1 else Estimator("critic", returns="expected")
 
     def optimizer_for(self, iterations: int, horizon: int) -> optax.GradientTransformation:
         return PLAIN if self.optimizer is None else self.optimizer(iterations, horizon)

@@ -5,6 +5,7 @@ virtual: a reward is a function of the seed, the instance, the round and the arm
 the same Y and none of it is stored.
 """
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ from jax.ad_checkpoint import checkpoint_name
 from gradband import random
 from gradband.batching import batch_last
 from gradband.errors import InputError
-from gradband.policies import Params, Policy
+from gradband.policies import Counting, Params, Policy
 from gradband.policies.base import KEPT
 from gradband.problems import Problem
 from gradband.pytrees import one_hot, pick
@@ -32,12 +33,12 @@ class Round(NamedTuple):
 
     t: Array
     """rounds before this one"""
-    arm: Array
-    """the pulled arm [R, B]"""
+    arm: Array | None
+    """the pulled arm [R, B]; None in batches"""
     log_prob: Array
-    """its log p [R, B], 0 for policies without a density"""
+    """its log p [R, B], 0 for policies without a density; of a batch the sum over its pulls"""
     reward: Array
-    """realised reward Y of the pulled arm [R, B]"""
+    """realised reward Y of the pulled arm [R, B], or the sum of a batch"""
     all_rewards: Callable[[], Array]
     """realised rewards of all arms [K, 1, B], drawn only if asked for"""
     mean: Array | None = None
@@ -63,6 +64,10 @@ def check(policy: Policy, problem: Problem) -> Policy:
     bound = policy.bind(problem.arms, problem.horizon)
     if (bound.binary or bound.unit) and not problem.unit:
         raise InputError(f"{bound.name} needs rewards in [0, 1], which this problem does not have")
+    if problem.batch > 1 and not bound.batches:
+        raise InputError(
+            f"{bound.name} needs to see every reward at once, not in batches of {problem.batch}"
+        )
     return bound
 
 
@@ -111,7 +116,7 @@ def play(
         counter = jnp.full_like(keys[0], t)
         return random.hash_words(keys, (jnp.zeros_like(counter), counter))
 
-    rounds = jnp.arange(problem.horizon, dtype=jnp.uint32)
+    rounds = jnp.arange(problem.rounds, dtype=jnp.uint32)
     all_bits = jax.vmap(hashed)(rounds) if kept else None
 
     def pull(key: Array, reward_key: Array, params: Any, states: Any, instance: Any, t: Array) -> Any:
@@ -136,8 +141,28 @@ def play(
         played |= {"after": seen_next, "luck": None if mean is None else heard - mean, "reference": wish}
         return (after, their_state), played
 
+    def pull_many(key: Array, reward_key: Array, params: Any, states: Any, instance: Any, t: Array) -> Any:
+        (params, _), (state, _) = params, states
+        pulls, log_probs = _pull_many(policy, key, params, state, temperature, problem.batch, t)
+        pulls, means = checkpoint_name(pulls, KEPT), prior.means(instance)
+        # Each arm has a noise of its own, the same in all runs.
+        sums = checkpoint_name(
+            random.binomial(random.uniforms(reward_key, problem.arms), pulls, means), KEPT
+        )
+        played = {"arm": None, "log_probs": log_probs, "reward": sums.sum(), "mean": (pulls * means).sum()}
+        log_prob = jnp.zeros(())
+        if log_probs is not None:
+            log_prob = (pulls * jnp.where(pulls > 0, log_probs, 0)).sum()
+        played |= {"log_prob": log_prob, "after": None, "luck": None, "reference": None}
+        return (policy.update_many(params, state, pulls, sums), None), played
+
     def best_arm(reward_key: Array, instance: Any, t: Array) -> tuple[Array, Array]:
         means = prior.means(instance)
+        if problem.batch > 1:
+            best = one_hot(jnp.argmax(means), problem.arms)
+            u = jnp.where(best, random.uniforms(reward_key, problem.arms), 0).sum()
+            paid = random.binomial(u[None], jnp.full(1, float(problem.batch)), means.max()[None])[0]
+            return paid, problem.batch * means.max()
         return problem.reward(reward_key, instance, jnp.argmax(means), t), means.max()
 
     def all_arms(reward_key: Array, instance: Any, t: Array) -> Array:
@@ -151,7 +176,8 @@ def play(
         bits = drawn if kept else own
         reward_key = random.from_words(bits[0][:1], bits[1][:1])
         key = random.from_words(bits[0][1:], bits[1][1:])
-        state, played = batch_last(pull, shape, (True, True, False, True, True, False))(
+        one = pull if problem.batch == 1 else pull_many
+        state, played = batch_last(one, shape, (True, True, False, True, True, False))(
             key, reward_key, (params, theirs), state, instance, t
         )
 
@@ -230,6 +256,28 @@ def _pull(
         return policy.act(key, params, state), None
     log_probs = _log_probs(policy, params, state, temperature)
     return _choose(random.words(key)[0], log_probs), log_probs
+
+
+def _pull_many(
+    policy: Policy,
+    key: Array,
+    params: Params,
+    state: Any,
+    temperature: Array | None,
+    batch: int,
+    t: Array,
+) -> tuple[Array, Array | None]:
+    """How often a policy pulls each arm [K] in a batch, and log p [K] if it has a density.
+
+    A policy that opens with each arm once pulls all of them alike in its first batch.
+    """
+    if not policy.differentiable:
+        return policy.allocate(key, params, state, batch), None
+    log_probs = _log_probs(policy, params, state, temperature)
+    if isinstance(policy, Counting) and policy.opens:
+        log_probs = jnp.where(t == 0, jnp.full_like(log_probs, -math.log(policy.arms)), log_probs)
+    p = jnp.exp(jax.lax.stop_gradient(log_probs))
+    return random.multinomial(key, jnp.asarray(batch, p.dtype), p), log_probs
 
 
 def _log_probs(policy: Policy, params: Params, state: Any, temperature: Array | None) -> Array:

@@ -36,6 +36,9 @@ def fit(
     horizon: Annotated[
         int | None, typer.Option(help="Pulls of a test (as the median experiment had, for that many arms).")
     ] = None,
+    batch: Annotated[
+        int, typer.Option(help="Pulls that are decided at a time, before their results are seen.")
+    ] = 1,
     held_out: Annotated[float, typer.Option(help="Share of the experiments to hold out.")] = 0.2,
     arms_matter: Annotated[
         bool,
@@ -60,7 +63,7 @@ def fit(
 
       gradband fit log.parquet --experiment test_id --arm variant --reward clicked
 
-      gradband fit tests.csv --arms 4 --horizon 20000 --prior hierarchical
+      gradband fit tests.csv --arms 4 --horizon 20000 --batch 200
     """
     from gradband import data as past
     from gradband import files, fitting
@@ -77,7 +80,9 @@ def fit(
     everything = past.read(data, columns, arms_matter, drop_bad)
     fitted, rest = everything.split(held_out, seed)
     count = usual_arms(everything, arms)
-    length = usual_horizon(everything, count) if horizon is None else whole("horizon", horizon)
+    length = usual_horizon(everything, count, batch) if horizon is None else whole("horizon", horizon)
+    if length % whole("batch", batch):
+        raise InputError(f"a test of {length} pulls is not made of whole batches of {batch}: set --horizon")
     folder = out or Path("runs") / file_name(f"{data.stem}-fit")
     make_folder(folder)
     with terminal.progress("fitting", 1) as update:
@@ -92,6 +97,7 @@ def fit(
     written = {
         "name": data.stem,
         "horizon": length,
+        **({"batch": batch} if batch > 1 else {}),
         "prior": described(chosen),
         "fit": {
             "chosen": chosen.name,
@@ -106,6 +112,7 @@ def fit(
         "held_out": len(rest),
         "arms": count,
         "horizon": length,
+        "batch": batch,
         "prior": described(chosen) | {"name": chosen.name},
         "priors": rows,
         "notes": list(everything.notes),
@@ -154,12 +161,13 @@ def usual_arms(found: Any, given: int | None) -> int:
     return int(np.bincount(found.sizes).argmax()) if given is None else whole("arms", given, 2)
 
 
-def usual_horizon(found: Any, arms: int) -> int:
-    """Pulls of a test: as many an arm as in the median experiment."""
+def usual_horizon(found: Any, arms: int, batch: int) -> int:
+    """Pulls of a test: as many an arm as in the median experiment, in whole batches."""
     import numpy as np
 
     totals = np.add.reduceat(found.pulls, found.starts[:-1])
-    return max(2 * arms, round(float(np.median(totals / found.sizes)) * arms))
+    pulls = max(2 * arms, round(float(np.median(totals / found.sizes)) * arms))
+    return max(1, round(pulls / batch)) * batch
 
 
 def described(entry: "Fit") -> dict[str, Any]:

@@ -73,6 +73,7 @@ def by_counts(
 def check(policy: Policy, problem: Problem) -> Counting:
     """The bound policy, or an error that says why its reward can't be computed exactly."""
     prior = problem.prior
+    problem.one_by_one("exact evaluation")
     bound = rollout.check(policy, problem)
     if not isinstance(bound, Counting):
         raise InputError(

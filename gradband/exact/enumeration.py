@@ -40,6 +40,7 @@ def by_enumeration(policy: Policy, problem: Problem, params: Params | None = Non
     >>> round(by_enumeration(policies.SoftElim(), two_point).reward, 6)
     1.0
     """
+    problem.one_by_one("enumeration")
     bound = rollout.check(policy, problem)
     if not bound.differentiable:
         raise InputError(f"{bound.name} has no density p(i | H) to enumerate")

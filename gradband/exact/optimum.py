@@ -112,6 +112,7 @@ def _work(problem: Problem) -> float:
 def check_kind(problem: Problem) -> None:
     """Refuses a problem of a kind whose optimum can't be computed."""
     prior = problem.prior
+    problem.one_by_one("the optimum")
     if not isinstance(prior, priors.Finite | priors.Beta):
         raise InputError(
             f"the optimum can be computed for finite and beta priors, not for a {prior.kind} prior: "

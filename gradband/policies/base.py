@@ -36,6 +36,8 @@ class Policy:
     """Sees rewards in [0, 1] rounded to 0 or 1 at random, with the same mean."""
     unit: ClassVar[bool] = False
     """Is made for rewards in [0, 1] only."""
+    batches: ClassVar[bool] = False
+    """Can hear of a batch of pulls at once (`update_many`)."""
     latents: ClassVar[int] = 1
     """Values of a latent variable that is drawn before the first round."""
     log_scale: ClassVar[frozenset[str]] = frozenset()
@@ -119,6 +121,14 @@ class Policy:
         """The state after pulling an arm."""
         raise NotImplementedError
 
+    def update_many(self, params: Params, state: State, pulls: Array, sums: Array) -> State:
+        """The state after a batch: the pulls of each arm [K], and its sums of rewards of 0 and 1."""
+        raise NotImplementedError
+
+    def allocate(self, key: Array, params: Params, state: State, batch: int) -> Array:
+        """How often a policy without a density pulls each arm [K] in a batch."""
+        return random.multinomial(key, jnp.asarray(batch, float), self.probabilities(params, state))
+
     def settings(self) -> dict[str, Any]:
         """Hyper-parameters, as a policy file keeps them."""
         given = dataclasses.asdict(self)
@@ -178,11 +188,15 @@ class Counts(NamedTuple):
         pulled = one_hot(arm, self.pulls.shape[0]).astype(self.pulls.dtype)
         return Counts(self.pulls + pulled, self.sums + pulled * reward)
 
+    def add_many(self, pulls: Array, sums: Array) -> "Counts":
+        return Counts(self.pulls + pulls, self.sums + sums)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Counting(Policy):
     """A policy that remembers counts. With `opens`, it pulls each arm once before anything else."""
 
+    batches: ClassVar[bool] = True
     opens: ClassVar[bool] = True
 
     def check(self) -> None:
@@ -198,6 +212,9 @@ class Counting(Policy):
 
     def update(self, params: Params, state: Any, arm: Array, reward: Array) -> Any:
         return state.add(arm, reward)
+
+    def update_many(self, params: Params, state: Any, pulls: Array, sums: Array) -> Any:
+        return state.add_many(pulls, sums)
 
     def after(self, counts: Counts) -> State:
         """The state after rewards of 0 and 1 with these counts."""

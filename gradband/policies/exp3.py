@@ -23,6 +23,7 @@ class Exp3(OneParameter):
     """
 
     name: ClassVar[str] = "exp3"
+    batches: ClassVar[bool] = True
     most: ClassVar[float] = 1.0
     gradient: str = "exact"
 
@@ -44,3 +45,6 @@ class Exp3(OneParameter):
     def update(self, params: Params, state: Array, arm: Array, reward: Array) -> Array:
         log_prob = pick(self.log_probs(params, state), arm)
         return state + one_hot(arm, self.arms) * reward * jnp.exp(-log_prob)
+
+    def update_many(self, params: Params, state: Array, pulls: Array, sums: Array) -> Array:
+        return state + sums * jnp.exp(-self.log_probs(params, state))

@@ -20,6 +20,7 @@ class Optimal(Counting):
 
     differentiable: ClassVar[bool] = False
     binary: ClassVar[bool] = True
+    batches: ClassVar[bool] = False  # it is optimal where every reward is seen at once
     opens: ClassVar[bool] = False
     rounds: int = 0
     """the horizon that the table was made for"""

@@ -17,6 +17,9 @@ class Moments(NamedTuple):
     counts: Counts
     squares: Array
 
+    def add_many(self, pulls: Array, sums: Array) -> "Moments":
+        return Moments(self.counts.add_many(pulls, sums), self.squares + sums)
+
     def add(self, arm: Array, reward: Array) -> "Moments":
         pulled = one_hot(arm, self.squares.shape[0])
         return Moments(self.counts.add(arm, reward), self.squares + pulled * reward**2)

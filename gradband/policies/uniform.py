@@ -15,6 +15,7 @@ class Uniform(Policy):
     """p_i = 1/K in every round."""
 
     name: ClassVar[str] = "uniform"
+    batches: ClassVar[bool] = True
 
     def begin(self, params: Params, latent: Array) -> tuple[()]:
         return ()
@@ -23,4 +24,7 @@ class Uniform(Policy):
         return jnp.full(self.arms, -math.log(self.arms))
 
     def update(self, params: Params, state: tuple[()], arm: Array, reward: Array) -> tuple[()]:
+        return ()
+
+    def update_many(self, params: Params, state: tuple[()], pulls: Array, sums: Array) -> tuple[()]:
         return ()

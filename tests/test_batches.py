@@ -1,0 +1,164 @@
+"""Decisions in batches: draws, exact rewards and gradients, and what can't be had of them."""
+
+import dataclasses
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conftest import assert_z
+from scipy import stats
+
+import gradband as gb
+from gradband import problems, random
+from gradband.errors import InputError
+from gradband.policies import Counts
+
+
+@pytest.mark.parametrize(
+    ("n", "p"),
+    [
+        (1, 0.5),
+        (5, 0.3),
+        (200, 0.015),
+        (200, 0.5),
+        (200, 0.9),
+        (2000, 0.02),
+        (5000, 0.4),
+        (50, 0.0),
+        (50, 1.0),
+    ],
+)
+def test_binomial_is_the_quantile_function(n, p):
+    u = (np.arange(100_000) + 0.5) / 100_000
+    found = np.asarray(
+        random.binomial(jnp.asarray(u, jnp.float32), jnp.full(u.shape, n, float), jnp.full(u.shape, p))
+    )
+    exact = stats.binom.ppf(np.float32(u), n, float(np.float32(p)))
+    assert (np.diff(found) >= 0).all()
+    assert (found != exact).mean() < 1e-3, "but for rounding at the steps"
+    assert abs(found.mean() - exact.mean()) < 1e-3 * np.sqrt(n * p * (1 - p)) + 1e-9
+
+
+@pytest.mark.parametrize("p", [[0.5, 0.5], [0.1, 0.2, 0.3, 0.4], [0.01, 0.0, 0.99], [0.125] * 8, [0.2] * 5])
+def test_multinomial_has_its_moments(p):
+    keys = jax.random.split(jax.random.key(0), 20_000)
+    counts = np.asarray(jax.vmap(lambda key: random.multinomial(key, 40.0, jnp.asarray(p)))(keys), float)
+    assert (counts.sum(1) == 40).all()
+    p = np.asarray(p)
+    deviation = counts - 40 * p
+    root = np.sqrt(len(counts))
+    assert_z(deviation.mean(0), deviation.std(0) / root + 1e-6, 0.0)
+    products = deviation[:, :, None] * deviation[:, None, :]
+    assert_z(products.mean(0), products.std(0) / root + 1e-4, 40 * (np.diag(p) - np.outer(p, p)))
+    assert (counts[:, p == 0] == 0).all()
+
+
+def exact_reward(policy, theta, means, horizon, batch):
+    """The expected reward on one instance with two arms, by going through all allocations and outcomes."""
+    bound = dataclasses.replace(policy, theta=theta).bind(2, horizon)
+    params = {"theta": jnp.asarray(theta)}
+    states, total = {(0, 0, 0, 0): 1.0}, 0.0
+    for t in range(horizon // batch):
+        following: dict = {}
+        for (n0, n1, s0, s1), mass in states.items():
+            counts = Counts(jnp.array([n0, n1], float), jnp.array([s0, s1], float))
+            p = float(jnp.exp(bound.log_probs(params, counts))[0])
+            if t == 0 and bound.opens:
+                p = 0.5
+            for k in range(batch + 1):
+                likely = stats.binom.pmf(k, batch, p)
+                if likely == 0:
+                    continue
+                total += mass * likely * (k * means[0] + (batch - k) * means[1])
+                for a, b in itertools.product(range(k + 1), range(batch - k + 1)):
+                    weight = stats.binom.pmf(a, k, means[0]) * stats.binom.pmf(b, batch - k, means[1])
+                    after = (n0 + k, n1 + batch - k, s0 + a, s1 + b)
+                    following[after] = following.get(after, 0.0) + mass * likely * weight
+        states = following
+    return total
+
+
+def bayes_reward(policy, theta, horizon, batch):
+    with jax.enable_x64(True):
+        both = [exact_reward(policy, theta, means, horizon, batch) for means in ((0.6, 0.4), (0.4, 0.6))]
+    return np.mean(both)
+
+
+@pytest.mark.parametrize("policy", [gb.policies.SoftElim(), gb.policies.Boltzmann()], ids=lambda p: p.name)
+def test_rewards_and_gradients_are_exact(policy):
+    problem = problems.named("two-point", horizon=6).replace(batch=3)
+    theta, step = 0.3, 1e-4
+    start = dataclasses.replace(policy, theta=theta)
+    truth = bayes_reward(policy, theta, 6, 3)
+    row = gb.evaluate(start, problem, instances=40_000, seed=1).rows[0]
+    assert_z(row.reward.mean, row.reward.se, truth)
+    assert_z(row.regret.mean, row.regret.se, 6 * 0.6 - truth)
+    slope = (bayes_reward(policy, theta + step, 6, 3) - bayes_reward(policy, theta - step, 6, 3)) / (
+        2 * step
+    )
+    for how in (
+        gb.Estimator("none"),
+        gb.Estimator("optimal"),
+        gb.Estimator("self", returns="expected"),
+        gb.Estimator("critic", returns="expected"),
+    ):
+        found = gb.estimate(start, problem, instances=40_000, estimator=how, seed=2)
+        assert_z(found.mean[0], found.se[0], slope)
+
+
+@pytest.mark.parametrize(
+    "name", ["softelim", "exp3", "uniform", "ucb1", "ucb-v", "kl-ucb", "greedy", "ts", "index"]
+)
+def test_batches_lose_no_pulls_and_sequences_are_batches_of_one(name):
+    problem = problems.named("uniform-2", horizon=40)
+    policy = gb.policies.named(name)
+    many = gb.evaluate(policy, problem.replace(batch=8), instances=4000, seed=3).rows[0]
+    assert (many.regrets > -1e-4).all()
+    # Whoever sees results late does worse, or as well, but no worse than by a batch or two of bad pulls.
+    one = gb.evaluate(policy, problem, instances=4000, seed=3).rows[0]
+    difference = many.regret.mean - one.regret.mean
+    assert -5 * np.hypot(many.regret.se, one.regret.se) < difference < 8
+
+
+def test_thompson_sampling_in_batches_pulls_as_one_by_one_at_first():
+    problem = problems.named("uniform-2", horizon=50).replace(batch=50)
+    found = gb.evaluate(gb.policies.ThompsonSampling(), problem, instances=20_000, seed=0).rows[0]
+    flat = gb.evaluate(gb.policies.Uniform(), problem, instances=20_000, seed=0).rows[0]
+    assert_z(found.regret.mean, found.regret.se, flat.regret.mean, flat.regret.se)
+
+
+def test_a_policy_is_learned_in_batches_and_the_devices_do_not_matter():
+    prior = gb.priors.Hierarchical(4, a=3.0, b=147.0, strength=1000.0)
+    problem = gb.Problem(prior, horizon=2000, batch=100)
+    learned = [
+        gb.learn("kl-softelim", problem, iterations=3, batch=300, seed=1, devices=devices)
+        for devices in (1, 2)
+    ]
+    for name in learned[0].params:
+        assert (np.asarray(learned[0].params[name]) == np.asarray(learned[1].params[name])).all()
+
+
+@pytest.mark.parametrize("name", ["lstm", "explore-then-commit"])
+def test_policies_that_need_every_reward_say_so(name):
+    problem = problems.named("two-point").replace(batch=10)
+    with pytest.raises(InputError, match="not in batches of 10"):
+        gb.evaluate(gb.policies.named(name), problem, instances=100)
+
+
+def test_what_batches_do_not_have_is_refused():
+    problem = problems.named("two-point").replace(batch=10)
+    for refused in (
+        lambda: gb.exact.optimum(problem),
+        lambda: gb.exact.by_counts("softelim", problem),
+        lambda: gb.exact.by_enumeration(gb.policies.SoftElim(), problem),
+        lambda: gb.learn("softelim", problem, estimator="luck"),
+        lambda: gb.learn("index", problem, imitate=gb.policies.Gittins(), iterations=1),
+    ):
+        with pytest.raises(InputError, match="batches of 10"):
+            refused()
+    with pytest.raises(InputError, match="not whole batches of 7"):
+        problem.replace(batch=7)
+    with pytest.raises(InputError, match="batches need bernoulli rewards"):
+        problems.named("beta-10").replace(batch=10)
