@@ -178,6 +178,20 @@ def load(source: str, arms: int | None = None, horizon: int | None = None) -> Pr
         raise InputError(f"{path}: {error}") from None
 
 
+def fit_of(source: str) -> tuple[dict[str, Any], Path] | None:
+    """What `gradband fit` wrote of other priors into a problem file, and its folder, if it did."""
+    path = Path(source)
+    if path.suffix != ".toml":
+        return None
+    fit = tomllib.loads(path.read_text(encoding="utf-8")).get("fit")
+    if fit is None:
+        return None
+    if not isinstance(fit, dict) or not isinstance(fit.get("others"), list):
+        raise InputError(f"{path}: fit must be as gradband fit wrote it")
+    _beside(fit.get("file"), path.parent)
+    return fit, path.parent
+
+
 def as_problem(given: object) -> Problem:
     """A problem, or the one of this name or file; an error for anything else."""
     if isinstance(given, str):

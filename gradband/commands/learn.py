@@ -3,7 +3,7 @@
 import sys
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -35,6 +35,9 @@ from gradband.commands.shared import (
     shares,
     write_json,
 )
+
+if TYPE_CHECKING:
+    from gradband.gain import Situation
 
 
 def learn(
@@ -106,6 +109,8 @@ def learn(
       gradband learn uniform-2 --policy lstm --imitate optimal
 
       gradband learn distractors --arms 10 --policy lstm --recipe paper
+
+      gradband learn runs/tests-fit/fitted.toml --policy index
     """
     import gradband as gb
     from gradband import evaluation
@@ -149,6 +154,7 @@ def learn(
     entries: dict[str, Any] = {f"{start.name}, learned": learned, f"{start.name}, before": learned.policy}
     entries |= {"ts": gb.policies.ThompsonSampling()} if task.unit else {}
     table = measure(entries, task, instances, seed, devices)
+    situations = gains(learned, task, problem, instances, seed, devices)
     optimum, note = known_optimum(task)
     covered = shares(table, optimum)
     ours, before = (table[f"{start.name}, {when}"].regret for when in ("learned", "before"))
@@ -174,6 +180,7 @@ def learn(
         "benchmarks": [{"name": r.name, "regret": r.regret.mean, "se": r.regret.se} for r in benchmarks],
         "instances": count,
         "seed": seed,
+        "gain": [in_numbers(situation) for situation in situations] or None,
         "stopped": learned.stopped or None,
         "seconds": time.perf_counter() - began,
         "files": files,
@@ -198,8 +205,60 @@ def learn(
             f"(paired, {count} fresh instances)."
             f"\n{note}\nFiles: {', '.join(files.values())}",
         )
+        if situations:
+            show_gain(situations)
     if learned.stopped:
         raise RuntimeError(f"learning stopped early: {learned.stopped}; the last good policy was saved")
+
+
+def gains(
+    learned: Any, task: Any, source: str, instances: int, seed: int, devices: int | None
+) -> "list[Situation]":
+    """What a policy gains where a prior was fitted to past experiments, or nothing for other problems."""
+    from gradband import gain, problems
+    from gradband.report import terminal
+
+    fitted = problems.fit_of(source)
+    if fitted is None:
+        return []
+    with terminal.progress("gain", 1) as update:
+        how: dict[str, Any] = {"instances": instances, "seed": seed, "devices": devices}
+        return gain.measure(learned, task, *fitted, **how, progress=lambda name, done: update(done, name))
+
+
+def in_numbers(situation: "Situation") -> dict[str, Any]:
+    """A situation's rewards a test, and what the learned policy gains in a thousand pulls."""
+    rows = [
+        {
+            "name": row.name,
+            "reward": vars(row.reward),
+            "gain": None if row.name == "learned" else vars(situation.gain(row.name)),
+        }
+        for row in situation.table.rows
+    ]
+    return {"situation": situation.name, "policies": rows}
+
+
+def show_gain(situations: "list[Situation]") -> None:
+    """Successes a test in each situation, and what the policy gains over the best of the others."""
+    from gradband import gain
+    from gradband.report import terminal
+
+    names = [row.name for row in situations[0].table.rows]
+    terminal.print_table(
+        "Successes a test, and what is gained in a thousand pulls over the best of the others",
+        ["truth", *names, "gain", "± se"],
+        [
+            [
+                entry.name,
+                *(f"{entry.table[name].reward.mean:.1f}" for name in names),
+                f"{entry.gain(entry.rival).mean:+.3f}",
+                f"{entry.gain(entry.rival).se:.3f}",
+            ]
+            for entry in situations
+        ],
+        gain.in_words(situations),
+    )
 
 
 def reference(task: Any, text: str) -> Any:

@@ -10,12 +10,14 @@ from gradband.policies.exp3 import Exp3
 from gradband.policies.explore_then_commit import ExploreThenCommit
 from gradband.policies.gittins import Gittins
 from gradband.policies.greedy import Greedy
+from gradband.policies.hierarchical_ts import HierarchicalTS
 from gradband.policies.index_network import IndexNetwork
 from gradband.policies.kl_softelim import KLSoftElim
 from gradband.policies.kl_ucb import KLUCB
 from gradband.policies.lstm import LSTM
 from gradband.policies.optimal import OptimalGraph, OptimalGrid, OptimalThresholds
 from gradband.policies.softelim import SoftElim
+from gradband.policies.split import Split
 from gradband.policies.thompson import ThompsonSampling
 from gradband.policies.ucb1 import UCB1
 from gradband.policies.ucb_v import UCBV
@@ -36,6 +38,8 @@ POLICIES: dict[str, type[Policy]] = {
         KLUCB,
         BayesUCB,
         ThompsonSampling,
+        HierarchicalTS,
+        Split,
         Gittins,
         DQN,
         LSTM,
@@ -89,6 +93,7 @@ __all__ = [
     "ExploreThenCommit",
     "Gittins",
     "Greedy",
+    "HierarchicalTS",
     "Index",
     "IndexNetwork",
     "KLSoftElim",
@@ -96,6 +101,7 @@ __all__ = [
     "Params",
     "Policy",
     "SoftElim",
+    "Split",
     "State",
     "ThompsonSampling",
     "Uniform",

@@ -7,16 +7,19 @@ reward belongs to the round and is the same for all arms. Subclass `Prior` for a
 
 from gradband.priors.base import Instance, Prior, numbers
 from gradband.priors.beta import Beta
+from gradband.priors.drawn import Drawn
 from gradband.priors.finite import Finite
 from gradband.priors.gaussian import Gaussian
 from gradband.priors.hierarchical import Hierarchical
 from gradband.priors.mixture import Mixture
 from gradband.priors.resampled import Resampled
 from gradband.priors.sampler import Sampler
+from gradband.priors.scaled import Scaled
 from gradband.priors.table import HeldOut, Table
 
 __all__ = [
     "Beta",
+    "Drawn",
     "Finite",
     "Gaussian",
     "HeldOut",
@@ -26,6 +29,7 @@ __all__ = [
     "Prior",
     "Resampled",
     "Sampler",
+    "Scaled",
     "Table",
     "numbers",
 ]
