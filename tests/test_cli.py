@@ -449,7 +449,7 @@ def test_help_lists_the_commands_without_starting_jax():
         "finally: print(*sys.modules, file=sys.stderr)"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    for command in ("learn", "compare", "gradient", "bench"):
+    for command in ("fit", "learn", "compare", "gradient", "reproduce", "bench"):
         assert command in ran.stdout
     assert not {"jax", "numpy", "optax", "matplotlib", "numba", "polars"} & set(ran.stderr.split())
 

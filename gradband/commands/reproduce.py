@@ -13,7 +13,6 @@ import typer
 from gradband.arguments import Json
 from gradband.commands.shared import make_folder, write_json
 from gradband.errors import InputError
-from gradband.reproduction import workers
 
 if TYPE_CHECKING:
     from gradband.reproduction.experiments import Experiment
@@ -76,7 +75,7 @@ def reproduce(
       gradband reproduce --list
     """
     from gradband.report import terminal
-    from gradband.reproduction import experiments, reproduction
+    from gradband.reproduction import experiments, reproduction, workers
     from gradband.reproduction.store import Store
 
     began = time.perf_counter()
@@ -133,6 +132,7 @@ def reproduce(
 def work_off(to_do: "list[tuple[Unit, float]]", store: "Store", jobs: int) -> "list[tuple[Unit, str]]":
     """Does the work under bars that show how far it is; what failed comes back."""
     from gradband.report import terminal
+    from gradband.reproduction import workers
 
     minutes = {str(store.path(unit)): spent for unit, spent in to_do}
     with terminal.board("reproducing", sum(minutes.values())) as board:
