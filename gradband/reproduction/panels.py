@@ -10,6 +10,7 @@ from gradband.reproduction.unit import Unit
 
 Results = dict[str, dict[str, Any]]  # by the units' labels
 
+WHERE = ("problem", "arms", "horizon", "noise")  # what settings of a curve say of its problem
 NAMES = {
     "exp3": "Exp3",
     "softelim": "SoftElim",
@@ -227,7 +228,8 @@ class Learning(Panel):
         """The problem of a curve."""
         given = self.curves[curve]
         size = {key: given[key] for key in ("arms", "horizon") if key in given}
-        return self.on(given.get("problem", ""), **size)
+        own = dataclasses.replace(self, noise=given.get("noise", self.noise))
+        return own.on(given.get("problem", ""), **size)
 
     def units(self) -> dict[str, Unit]:
         found: dict[str, Unit] = {}
@@ -245,7 +247,7 @@ class Learning(Panel):
     def how(self, curve: str) -> dict[str, Any]:
         """The settings of `learn` for a curve."""
         usual = {name: getattr(self, name) for name in ("iterations", "batch", "baseline", "scale")}
-        own = {k: v for k, v in self.curves[curve].items() if k not in ("problem", "arms", "horizon")}
+        own = {k: v for k, v in self.curves[curve].items() if k not in WHERE}
         return {k: v for k, v in (usual | own).items() if v is not None}
 
     def settings(self) -> str:
@@ -259,10 +261,11 @@ class Learning(Panel):
         return f"{', '.join(words)}. Lines: {describe_instances(self.benchmarks, self.problems())}."
 
     def problems(self) -> list[dict[str, Any]]:
-        """The problems of its curves, each once."""
+        """The problems of its curves, each once, whatever their noise."""
         found: list[dict[str, Any]] = []
         for curve in self.curves:
-            if (there := self.where(curve)) not in found:
+            there = self.where(curve)
+            if plain(there) not in map(plain, found):
                 found.append(there)
         return found
 
