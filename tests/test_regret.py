@@ -64,6 +64,7 @@ def test_uniform_2():
         ("beta-10", {"ts": (27.99, 0.22), "ucb1": (130.9, 0.3), "0.03": (9.34, 0.09), "1.0": (61.5, 0.1)}),
     ],
 )
+@pytest.mark.slow
 def test_ten_arms(name, values):
     named = {"ts": ThompsonSampling(), "ucb1": UCB1()}
     players = {key: named[key] if key in named else SoftElim(theta=float(key)) for key in values}
