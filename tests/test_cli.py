@@ -486,6 +486,7 @@ def test_compiled_code_is_kept_in_the_cache_folder_unless_the_user_says_otherwis
     assert environment[names[0]] == "mine"
 
 
+@pytest.mark.slow
 def test_a_network_is_learned_from_a_reference_and_explained(run):
     command = (
         "learn two-point --horizon 10 --policy lstm:hidden=4 --imitate optimal --iterations 3 --batch 20"

@@ -67,7 +67,18 @@ def test_thompson_sampling_wins_as_often_as_the_closed_form_says():
         np.testing.assert_allclose(first, truth, rtol=1e-10)
 
 
-@pytest.mark.parametrize("name", ["ts", "greedy", "ucb1", "ucb-v", "kl-ucb", "bayes-ucb", "gittins"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ts",
+        "greedy",
+        "ucb1",
+        "ucb-v",
+        "kl-ucb",
+        "gittins",
+        pytest.param("bayes-ucb", marks=pytest.mark.slow),
+    ],
+)
 def test_it_agrees_with_simulation(name):
     """Also for policies that can't be differentiated."""
     policy, problem = policies.named(name), problems.named("uniform-2", horizon=20)

@@ -59,6 +59,7 @@ def test_a_hierarchical_prior_is_recovered():
         assert found[name].se < 0.05 * value
 
 
+@pytest.mark.slow
 def test_standard_errors_are_those_of_repeated_samples():
     fits = [fitting.hierarchical(drawn(150, seed=seed), drawn(5, seed=99), 4).numbers for seed in range(24)]
     for name in fits[0]:

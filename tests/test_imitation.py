@@ -63,7 +63,10 @@ def test_learning_goes_on_from_imitation():
     assert learned.about["training"]["imitate"] == "softelim"
 
 
-@pytest.mark.parametrize("reference", [ThompsonSampling(), gb.exact.optimum(PROBLEM).policy])
+@pytest.mark.parametrize(
+    "reference",
+    [pytest.param(ThompsonSampling(), marks=pytest.mark.slow), gb.exact.optimum(PROBLEM).policy],
+)
 def test_a_network_imitates_any_policy(reference):
     network = LSTM(hidden=8)
     learned = gb.learn(network, PROBLEM, imitate=reference, iterations=60, batch=128, seed=3)

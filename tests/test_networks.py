@@ -149,7 +149,7 @@ def test_a_file_keeps_the_policy(policy, tmp_path):
     assert all(np.array_equal(again.params[name], learned.params[name]) for name in learned.params)
 
 
-@pytest.mark.parametrize("baseline", ["self", "luck"])
+@pytest.mark.parametrize("baseline", [pytest.param("self", marks=pytest.mark.slow), "luck"])
 @pytest.mark.parametrize("policy", [LSTM(hidden=3, head=2.0), IndexNetwork(hidden=3)], ids=lambda p: p.name)
 def test_gradients_through_a_rollout_agree_with_the_exact_ones(policy, baseline):
     """Reverse mode, with rounds computed again: along three directions, at |z| < 5."""

@@ -220,6 +220,7 @@ def cut_off_and_resumed(small, out, moment):
     return result
 
 
+@pytest.mark.slow
 def test_a_killed_reproduction_ends_with_the_same_numbers(small, whole, tmp_path):
     result = cut_off_and_resumed(small, tmp_path, 4)
     assert result["units"]["done"] > 0
