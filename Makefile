@@ -8,7 +8,7 @@ run: .venv/.run        ## learn the default policy and show what came out
 	$(BIN)/gradband learn
 
 test: lint             ## lint, types, tests
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 lint: .venv/.dev       ## style and types
 	$(BIN)/ruff check .
