@@ -148,11 +148,15 @@ def measure(task: Task, seed: int, devices: int | None) -> dict[str, Any]:
     )
     seconds = time.perf_counter() - began
     how: dict[str, Any] = {"instances": INSTANCES, "seed": 1000 + seed, "devices": devices}
-    regret = gb.evaluate(learned, task.problem, **how).rows[0].regret
+    table = gb.evaluate(
+        {"learned": learned, **({"reference": reference} if reference else {})}, task.problem, **how
+    )
+    regret = table["learned"].regret
     others = {name: gb.evaluate(learned, other, **how).rows[0] for name, other in task.elsewhere.items()}
     return {
         "regret": regret.mean,
         "se": regret.se,
+        "reference": vars(table["reference"].regret) if reference else None,
         "elsewhere": {name: vars(row.regret) for name, row in others.items()},
         "seconds": round(seconds, 1),
         "training": learned.about["training"],

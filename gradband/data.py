@@ -156,12 +156,12 @@ class _Rows:
             )
             self._mark(f"more {columns.successes} than {columns.pulls}", self.successes > self.pulls)
             self._mark(f"no {columns.pulls}", self.pulls == 0)
-            self._mark(f"an {columns.arm} again", self._repeated())
+            self._mark(f"the {columns.experiment} and {columns.arm} of an earlier one", self._repeated())
         else:
             self.successes = self._numbers(frame, columns.reward)
             self.pulls = np.ones(len(frame))
             outside = (self.successes < 0) | (self.successes > 1)
-            self._mark(f"a {columns.reward} outside [0, 1]", outside)
+            self._mark(f"{columns.reward} outside [0, 1]", outside)
 
     def _mark(self, what: str, bad: np.ndarray) -> None:
         """Notes rows with a fault, unless they have another already."""
@@ -189,7 +189,7 @@ class _Rows:
         else:
             self._mark(f"no {name}", column.is_null().to_numpy())
         values = column.cast(polars.Float64, strict=False).fill_null(np.nan).to_numpy()
-        self._mark(f"a {name} that is not a number", ~np.isfinite(values))
+        self._mark(f"no number in {name}", ~np.isfinite(values))
         return values
 
     def _repeated(self) -> np.ndarray:
@@ -215,8 +215,7 @@ def _grouped(table: _Rows, arms_matter: bool) -> tuple[Experiments, int]:
     cells, place = np.unique(cell, return_inverse=True)
     pulls = np.bincount(place, table.pulls[keep], len(cells))
     successes = np.bincount(place, table.successes[keep], len(cells))
-    owner, arm = cells // len(labels), cells % len(labels)
-    sizes = np.bincount(owner, minlength=len(names))
+    sizes = np.bincount(cells // len(labels), minlength=len(names))
     found = Experiments(np.concatenate([[0], np.cumsum(sizes)]), pulls, successes)
     if arms_matter and len({len(labels), *sizes.tolist()}) > 1:
         raise InputError(

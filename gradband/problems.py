@@ -179,12 +179,15 @@ def load(source: str, arms: int | None = None, horizon: int | None = None) -> Pr
 
 
 def fit_of(source: str) -> tuple[dict[str, Any], Path] | None:
-    """What `gradband fit` wrote of other priors into a problem file, and its folder, if it did."""
+    """What `gradband fit` wrote of other priors into a problem file, and its folder, if it did.
+
+    Where arms matter there are no others, and experiments can't be drawn again with any arm for another.
+    """
     path = Path(source)
     if path.suffix != ".toml":
         return None
     fit = tomllib.loads(path.read_text(encoding="utf-8")).get("fit")
-    if fit is None:
+    if fit is None or (isinstance(fit, dict) and fit.get("chosen") == "by arm"):
         return None
     if not isinstance(fit, dict) or not isinstance(fit.get("others"), list):
         raise InputError(f"{path}: fit must be as gradband fit wrote it")

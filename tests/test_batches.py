@@ -14,6 +14,7 @@ import gradband as gb
 from gradband import problems, random
 from gradband.errors import InputError
 from gradband.policies import Counts
+from gradband.policies.thompson import draws_for, shared_out
 
 
 @pytest.mark.parametrize(
@@ -125,6 +126,12 @@ def test_thompson_sampling_in_batches_pulls_as_one_by_one_at_first():
     found = gb.evaluate(gb.policies.ThompsonSampling(), problem, instances=20_000, seed=0).rows[0]
     flat = gb.evaluate(gb.policies.Uniform(), problem, instances=20_000, seed=0).rows[0]
     assert_z(found.regret.mean, found.regret.se, flat.regret.mean, flat.regret.se)
+
+
+def test_samples_that_are_equally_good_share_no_pull():
+    sampled = jnp.array([[0.0, 0.0, 0.0], [0.1, 0.2, 0.2], [0.3, 0.1, 0.2], [1.0, 1.0, 0.0]])
+    assert shared_out(sampled, 8).tolist() == [6.0, 2.0, 0.0]
+    assert [draws_for(batch) for batch in (1, 64, 200, 67)] == [1, 64, 50, 1]
 
 
 def test_a_policy_is_learned_in_batches_and_the_devices_do_not_matter():

@@ -120,7 +120,8 @@ def test_the_better_prior_is_chosen():
     fitted, held = one.split(0.25)
     scores = {entry.name: entry for entry in fitting.fit(fitted, held, 4)}
     below = Mean.of(scores["hierarchical"].held_out - scores["pooled"].held_out)
-    assert abs(below.mean) < 5 * below.se + 0.05, "with one level for all, both say the same"
+    # With one level for all, both say the same; a needless parameter costs 1/(2E) a held-out experiment.
+    assert abs(below.mean) < 5 * below.se + 1 / len(fitted)
 
 
 def test_the_order_of_arms_tells_nothing(tmp_path):
@@ -196,11 +197,11 @@ def test_faults_are_told_with_their_rows(tmp_path):
     for words in (
         "1 row has no experiment (8)",
         "1 row has no successes (2)",
-        "1 row has a pulls that is not a number (5)",
+        "1 row has no number in pulls (5)",
         "1 row has negative pulls or successes (3)",
         "1 row has more successes than pulls (4)",
         "1 row has no pulls (10)",
-        "1 row has an arm again (7)",
+        "1 row has the experiment and arm of an earlier one (7)",
         "--drop-bad",
     ):
         assert words in told
@@ -227,7 +228,7 @@ def test_a_row_a_pull_is_counted(tmp_path):
     assert one.successes.tolist() == other.successes.tolist()
     assert one.successes.sum() == frame["clicked"].sum()
     frame.with_columns(clicked=polars.col("clicked") * 2).write_csv(tmp_path / "log.csv")
-    with pytest.raises(InputError, match=r"rows have a clicked outside \[0, 1\]"):
+    with pytest.raises(InputError, match=r"rows have clicked outside \[0, 1\]"):
         data.read(tmp_path / "log.csv", columns)
 
 
@@ -237,7 +238,7 @@ def test_a_row_a_pull_is_counted(tmp_path):
         ("a,b\n1,2\n", "has no column 'experiment': it has a, b"),
         ("experiment,arm,pulls,successes\n", "0 experiments with two arms or more"),
         ("", "is not a readable table"),
-        ("experiment,arm,pulls,successes\na,0,1e400,0\na,1,2,0\n", "not a number"),
+        ("experiment,arm,pulls,successes\na,0,1e400,0\na,1,2,0\n", "no number in pulls"),
     ],
 )
 def test_other_files_are_one_sentence(text, words, tmp_path):
@@ -282,6 +283,9 @@ def test_arms_that_matter_have_priors_of_their_own(tmp_path, monkeypatch, capsys
     assert code == 0
     prior = problems.load(json.loads(out)["file"]).prior
     assert prior.a / (prior.a + prior.b) == pytest.approx([0.02, 0.08], rel=0.1)
+    assert problems.fit_of(json.loads(out)["file"]) is None, "there is no gain to tell"
+    code, _, told = run(monkeypatch, capsys, path, "--batch", "0", "--out", tmp_path / "x")
+    assert (code, "batch must be a whole number" in told) == (2, True)
     code, _, told = run(
         monkeypatch, capsys, path, "--arms-matter", "--prior", "pooled", "--out", tmp_path / "x"
     )

@@ -23,7 +23,8 @@ from gradband import cli
 from gradband.errors import InputError
 from gradband.report import plots
 from gradband.reproduction import experiments, rows, work, workers
-from gradband.reproduction.panels import Level, middle
+from gradband.reproduction.curves import middle
+from gradband.reproduction.panels import Level
 from gradband.reproduction.store import Store, versions
 from gradband.reproduction.unit import command
 

@@ -77,11 +77,12 @@ def fit(
             if arms_matter
             else unknown("prior", prior, known)
         )
+    whole("batch", batch)
     everything = past.read(data, columns, arms_matter, drop_bad)
     fitted, rest = everything.split(held_out, seed)
     count = usual_arms(everything, arms)
     length = usual_horizon(everything, count, batch) if horizon is None else whole("horizon", horizon)
-    if length % whole("batch", batch):
+    if length % batch:
         raise InputError(f"a test of {length} pulls is not made of whole batches of {batch}: set --horizon")
     folder = out or Path("runs") / file_name(f"{data.stem}-fit")
     make_folder(folder)

@@ -113,7 +113,7 @@ def learn(
       gradband learn runs/tests-fit/fitted.toml --policy index
     """
     import gradband as gb
-    from gradband import evaluation
+    from gradband import evaluation, problems
     from gradband.report import figures, terminal
 
     began = time.perf_counter()
@@ -122,6 +122,7 @@ def learn(
     label = label_of(task, problem)
     folder = out or Path("runs") / file_name(f"{label}-{start.name}")
     evaluation.fresh_instances(task, instances)
+    fitted = problems.fit_of(problem)
     settings: dict[str, Any] = {
         "recipe": recipe,
         "iterations": iterations,
@@ -154,7 +155,7 @@ def learn(
     entries: dict[str, Any] = {f"{start.name}, learned": learned, f"{start.name}, before": learned.policy}
     entries |= {"ts": gb.policies.ThompsonSampling()} if task.unit else {}
     table = measure(entries, task, instances, seed, devices)
-    situations = gains(learned, task, problem, instances, seed, devices)
+    situations = gains(learned, task, fitted, instances, seed, devices)
     optimum, note = known_optimum(task)
     covered = shares(table, optimum)
     ours, before = (table[f"{start.name}, {when}"].regret for when in ("learned", "before"))
@@ -212,13 +213,17 @@ def learn(
 
 
 def gains(
-    learned: Any, task: Any, source: str, instances: int, seed: int, devices: int | None
+    learned: Any,
+    task: Any,
+    fitted: tuple[dict[str, Any], Path] | None,
+    instances: int,
+    seed: int,
+    devices: int | None,
 ) -> "list[Situation]":
     """What a policy gains where a prior was fitted to past experiments, or nothing for other problems."""
-    from gradband import gain, problems
+    from gradband import gain
     from gradband.report import terminal
 
-    fitted = problems.fit_of(source)
     if fitted is None:
         return []
     with terminal.progress("gain", 1) as update:
@@ -228,11 +233,13 @@ def gains(
 
 def in_numbers(situation: "Situation") -> dict[str, Any]:
     """A situation's rewards a test, and what the learned policy gains in a thousand pulls."""
+    from gradband.gain import LEARNED
+
     rows = [
         {
             "name": row.name,
             "reward": vars(row.reward),
-            "gain": None if row.name == "learned" else vars(situation.gain(row.name)),
+            "gain": None if row.name == LEARNED else vars(situation.gain(row.name)),
         }
         for row in situation.table.rows
     ]

@@ -12,7 +12,7 @@ from jax.scipy.special import gammaln
 from gradband import random
 from gradband.errors import positive
 from gradband.policies.base import Believing, Counts, Params
-from gradband.policies.thompson import DRAWS
+from gradband.policies.thompson import draws_for, shared_out
 
 NODES = 96  # of the level
 
@@ -64,7 +64,4 @@ class HierarchicalTS(Believing):
         return jnp.argmax(self.sampled(key, state, 1)[0])
 
     def allocate(self, key: Array, params: Params, state: Counts, batch: int) -> Array:
-        """A batch is shared out among up to 64 samples of the posterior; each pulls its best arm."""
-        draws = max(d for d in range(1, DRAWS + 1) if batch % d == 0)
-        sampled = self.sampled(key, state, draws)
-        return (sampled == sampled.max(1, keepdims=True)).sum(0) * float(batch // draws)
+        return shared_out(self.sampled(key, state, draws_for(batch)), batch)

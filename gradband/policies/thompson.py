@@ -27,9 +27,22 @@ class ThompsonSampling(Believing):
         return jnp.argmax(random.beta(key, self.a + state.sums, self.b + zeros))
 
     def allocate(self, key: Array, params: Params, state: Counts, batch: int) -> Array:
-        """A batch is shared out among up to `DRAWS` samples of the posterior; each pulls its best arm."""
-        draws = max(d for d in range(1, DRAWS + 1) if batch % d == 0)
         ones, zeros = self.a + state.sums, self.b + state.pulls - state.sums
-        sampled = random.beta(key, jnp.tile(ones, draws), jnp.tile(zeros, draws)).reshape(draws, self.arms)
-        best = sampled == sampled.max(1, keepdims=True)
-        return best.sum(0) * float(batch // draws)
+        draws = draws_for(batch)
+        sampled = random.beta(key, jnp.tile(ones, draws), jnp.tile(zeros, draws))
+        return shared_out(sampled.reshape(draws, self.arms), batch)
+
+
+def draws_for(batch: int) -> int:
+    """Among how many samples of the posterior a batch is shared out: up to `DRAWS`, each as many pulls."""
+    return max(draws for draws in range(1, DRAWS + 1) if batch % draws == 0)
+
+
+def shared_out(sampled: Array, batch: int) -> Array:
+    """Pulls of each arm [K] in a batch, where each sample of the means [draws, K] pulls its best arm.
+
+    Of arms that are equally good, as tiny means may be in float32, it pulls the first.
+    """
+    draws, arms = sampled.shape
+    best = jnp.arange(arms)[None] == jnp.argmax(sampled, axis=1)[:, None]
+    return best.sum(0) * float(batch // draws)

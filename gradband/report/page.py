@@ -7,8 +7,9 @@ from string import Template
 from typing import Any
 
 from gradband.report import plots
+from gradband.reproduction.curves import Learning
 from gradband.reproduction.findings import Finding
-from gradband.reproduction.panels import Learning, Panel, Table, title
+from gradband.reproduction.panels import Panel, Table, title
 from gradband.reproduction.reproduction import Reproduction
 from gradband.reproduction.rows import Row
 from gradband.reproduction.unit import command

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from gradband.files import write_atomically
-from gradband.reproduction.panels import GradientOverTheta, Learning, Level, Panel, Results, Series
+from gradband.reproduction.curves import Learning
+from gradband.reproduction.panels import GradientOverTheta, Level, Panel, Results, Series
 
 COLOURS = ("#0b7bc1", "#d55e00", "#069a70", "#c2629a", "#8a7000", "#6a6ad0")
 GREY = "#7d7d7d"

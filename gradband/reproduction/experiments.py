@@ -11,6 +11,7 @@ from typing import Any
 
 from gradband.errors import InputError, unknown
 from gradband.reproduction import panels, rows
+from gradband.reproduction.curves import Learning
 from gradband.reproduction.findings import FINDINGS
 from gradband.reproduction.panels import Panel
 
@@ -20,7 +21,7 @@ CLASSES: tuple[type[Panel], ...] = (
     panels.Table,
     panels.RegretOverTheta,
     panels.GradientOverTheta,
-    panels.Learning,
+    Learning,
     *FINDINGS,
 )
 KINDS = {panel.kind: panel for panel in CLASSES}
@@ -93,7 +94,7 @@ def _panel(entry: dict[str, Any], common: dict[str, Any], profile: str, seeds: t
         if key not in known:
             raise unknown(f"key of {entry['name']}", key, known)
     own["minutes"] = entry["minutes"][profile]
-    if seeds and kind is panels.Learning:
+    if seeds and kind is Learning:
         own["seeds"] = seeds
     return kind(**{key: common[key] for key in common if key in known} | own)
 

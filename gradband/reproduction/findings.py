@@ -3,7 +3,8 @@
 import dataclasses
 from typing import Any, ClassVar
 
-from gradband.reproduction.panels import Panel, Results, benchmark, dqn
+from gradband.reproduction.curves import dqn
+from gradband.reproduction.panels import Panel, Results, benchmark
 from gradband.reproduction.rows import z_score
 from gradband.reproduction.unit import Unit
 

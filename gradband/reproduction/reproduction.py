@@ -6,9 +6,10 @@ import io
 from typing import Any
 
 from gradband.reproduction import rows
+from gradband.reproduction.curves import Learning
 from gradband.reproduction.experiments import Experiment
 from gradband.reproduction.findings import Finding
-from gradband.reproduction.panels import GradientOverTheta, Learning, Panel, Results, Table
+from gradband.reproduction.panels import GradientOverTheta, Panel, Results, Table
 from gradband.reproduction.rows import Row
 from gradband.reproduction.store import Store
 from gradband.reproduction.unit import Unit

@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 
 from gradband.errors import InputError, unknown
+from gradband.reproduction.curves import Learning, middle
 from gradband.reproduction.panels import (
     GradientOverTheta,
-    Learning,
     Level,
     Panel,
     RegretOverTheta,
     Results,
     Table,
-    middle,
     title,
 )
 from gradband.reproduction.unit import command
