@@ -8,6 +8,7 @@ Names are imported when they are first used, so that `import gradband` is fast.
     learned = gb.learn(gb.policies.SoftElim(), problem, seed=0)
     table = gb.evaluate([learned, gb.policies.ThompsonSampling()], problem)
     learned.save("policy.safetensors")
+    player = gb.Player("policy.safetensors", seed=0)
 """
 
 import importlib
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from gradband.gradient import Estimator, estimate
     from gradband.learned import Learned, load
     from gradband.learning import learn
+    from gradband.player import Player
     from gradband.problems import Problem
     from gradband.recipes import Recipe, annealed
 
@@ -45,6 +47,7 @@ _HOMES = {
     "annealed": "recipes",
     "learn": "learning",
     "load": "learned",
+    "Player": "player",
     "evaluate": "evaluation",
     "Explanation": "explanation",
     "explain": "explanation",
@@ -56,6 +59,7 @@ __all__ = [
     "Explanation",
     "InputError",
     "Learned",
+    "Player",
     "Problem",
     "Recipe",
     "__version__",

@@ -16,6 +16,7 @@ from gradband.commands.fit import fit
 from gradband.commands.gradient import gradient
 from gradband.commands.learn import learn
 from gradband.commands.optimum import optimum
+from gradband.commands.play import play
 from gradband.commands.reproduce import reproduce
 from gradband.errors import InputError
 
@@ -37,7 +38,7 @@ def root(
         raise typer.Exit()
 
 
-for command in (fit, learn, compare, explain, optimum, gradient, reproduce, bench):
+for command in (fit, learn, play, compare, explain, optimum, gradient, reproduce, bench):
     app.command()(command)
 
 

@@ -1,7 +1,8 @@
 """A strict session: no silent rank promotion, and one place for z-scores.
 
 What JAX compiles is kept in the folder of pytest's cache, for all workers, for the commands that tests run
-and for the next time: most of the time goes into compiling.
+and for the next time: most of the time goes into compiling. Tests marked `brief` compute little, and have
+it compiled in half the time, to slower code.
 """
 
 import os
@@ -19,6 +20,13 @@ COMPILED = {
 for setting, value in COMPILED.items():
     jax.config.update(setting, value)
     os.environ[setting.upper()] = str(value)
+
+
+def pytest_runtest_setup(item):
+    brief = item.get_closest_marker("brief") is not None
+    jax.config.update("jax_disable_most_optimizations", brief)
+    os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = str(brief).lower()
+
 
 Z = 5.0
 """Largest |z| that passes: a true statement fails once in 1.7 million, for fixed seeds once and for all."""

@@ -16,6 +16,8 @@ from gradband.errors import InputError
 from gradband.policies import Counts
 from gradband.policies.thompson import draws_for, shared_out
 
+pytestmark = pytest.mark.brief
+
 
 @pytest.mark.parametrize(
     ("n", "p"),

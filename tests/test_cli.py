@@ -14,6 +14,8 @@ import pytest
 import gradband
 from gradband import cli
 
+pytestmark = pytest.mark.brief
+
 TINY = ("--horizon", 20, "--instances", 2000)
 LEARN = ("--iterations", 5, "--batch", 256, *TINY)
 

@@ -11,6 +11,8 @@ import pytest
 from gradband import cli, machine
 from gradband.errors import InputError
 
+pytestmark = pytest.mark.brief
+
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):

@@ -22,6 +22,8 @@ from gradband.gradient import Estimator, estimate
 from gradband.policies import Counting, SoftElim, ThompsonSampling
 from gradband.problems import Problem
 
+pytestmark = pytest.mark.brief
+
 UNEVEN = Problem(priors.Finite([[0.9, 0.0], [0.2, 1.0], [0.5, 0.4]], [0.2, 0.3, 0.5]), 5)
 SMALL = {
     "two-point": problems.named("two-point", horizon=5),

@@ -15,6 +15,8 @@ from conftest import assert_z
 import gradband as gb
 from gradband import cli
 
+pytestmark = pytest.mark.brief
+
 THETA = 0.5
 HORIZON = 11  # with windows of one round each, and no history on the edge of a cell early and midway
 STARTS = (2, 5, 10)

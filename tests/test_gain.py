@@ -17,6 +17,8 @@ from gradband.errors import InputError
 from gradband.evaluation import Comparison, Row
 from gradband.policies import Counts
 
+pytestmark = pytest.mark.brief
+
 
 @pytest.fixture(scope="module")
 def fitted(tmp_path_factory):

@@ -11,6 +11,8 @@ from gradband import blocks, imitation, random, recipes
 from gradband.errors import InputError
 from gradband.policies import LSTM, SoftElim, ThompsonSampling
 
+pytestmark = pytest.mark.brief
+
 PROBLEM = gb.problems.named("two-point", horizon=20)
 STEPS = partial(recipes.clipped_adam, rate=0.01)
 

@@ -16,6 +16,8 @@ from gradband.policies.bayes_ucb import beta_quantile
 from gradband.policies.kl_ucb import upper_bound
 from gradband.problems import Problem
 
+pytestmark = pytest.mark.brief
+
 
 def kl(p, q):
     return xlogy(p, p) + xlogy(1 - p, 1 - p) - xlogy(p, q) - xlogy(1 - p, 1 - q)

@@ -12,6 +12,8 @@ from gradband.exact import by_enumeration
 from gradband.policies import LSTM, Counts, IndexNetwork, KLSoftElim
 from gradband.pytrees import flattened
 
+pytestmark = pytest.mark.brief
+
 HISTORY = [(0, 1.0), (2, 0.0), (1, 1.0), (1, 1.0), (2, 1.0), (0, 0.0)]
 
 

@@ -20,6 +20,8 @@ from gradband.problems import Problem
 from gradband.solvers import many_arms, posterior, two_arms
 from gradband.solvers.simplex import Grid
 
+pytestmark = pytest.mark.brief
+
 
 def beta_recursion(a, b, n):
     """The optimum of independent beta arms, over each arm's ones and zeros."""

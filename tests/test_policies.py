@@ -10,6 +10,8 @@ from gradband.errors import InputError
 from gradband.evaluation import evaluate
 from gradband.policies import POLICIES, Counts, Exp3, ExploreThenCommit, SoftElim
 
+pytestmark = pytest.mark.brief
+
 K, N = 3, 60
 DIFFERENTIABLE = [name for name, policy in POLICIES.items() if policy.differentiable]
 COUNTING = [name for name in DIFFERENTIABLE if issubclass(POLICIES[name], policies.Counting)]

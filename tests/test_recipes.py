@@ -11,6 +11,8 @@ from gradband import files, recipes
 from gradband.errors import InputError
 from gradband.policies import DQN, LSTM, SoftElim
 
+pytestmark = pytest.mark.brief
+
 SMALL = gb.problems.named("two-point", horizon=30)
 
 

@@ -28,6 +28,8 @@ from gradband.reproduction.panels import Level
 from gradband.reproduction.store import Store, versions
 from gradband.reproduction.unit import command
 
+pytestmark = pytest.mark.brief
+
 SMALL = {
     "fig1": """
 title = "Figure 1: over θ"

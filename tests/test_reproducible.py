@@ -16,6 +16,8 @@ from gradband.policies import Exp3, SoftElim, ThompsonSampling
 from gradband.problems import Problem
 from gradband.steps import Steps
 
+pytestmark = pytest.mark.brief
+
 PROBLEM = problems.named("bernoulli-10", horizon=40)
 
 

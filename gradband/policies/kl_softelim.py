@@ -52,7 +52,18 @@ class KLSoftElim(Counting, OneParameter):
 def divergence(mean: Array, rest: Array) -> Array:
     """kl(μ_i, max_j μ_j) [K] of Bernoulli variables, from μ [K] and 1 − μ, both above 0.
 
+    The two logarithms nearly cancel, and T kl would have errors of 10⁻⁴ in float32. Here what cancels is
+    left out: with g = max_j μ_j − μ_i, it is g² (1/μ_j + 1/(1 − μ_j)) less what logarithms curve.
+
     >>> print(divergence(jnp.array([0.5, 0.25]), jnp.array([0.5, 0.75])).round(4))
     [0.     0.1308]
     """
-    return mean * jnp.log(mean / mean.max()) + rest * jnp.log(rest / rest.min())
+    best, worst, gap = mean.max(), rest.min(), mean.max() - mean
+    return gap**2 * (1 / best + 1 / worst) - mean * curve(-gap / best) - rest * curve(gap / worst)
+
+
+def curve(x: Array) -> Array:
+    """x − log(1 + x) for x > −1, precise near 0, where log(1 + x) = 2 artanh s with s = x / (2 + x)."""
+    s = x / (2 + x)
+    series = s * x - 2 * s**3 * (1 / 3 + s**2 * (1 / 5 + s**2 * (1 / 7 + s**2 / 9)))
+    return jnp.where(jnp.abs(x) < 0.1, series, x - jnp.log1p(x))

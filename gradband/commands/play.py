@@ -1,0 +1,65 @@
+"""`gradband play`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gradband.arguments import Seed
+
+
+def play(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A policy file.", show_default=False)],
+    journal: Annotated[
+        Path | None,
+        typer.Option(help="Keep every decision and reward in this file, and go on from what is in it."),
+    ] = None,
+    seed: Seed = 0,
+) -> None:
+    """Play a policy: requests come as lines of JSON, and so do answers.
+
+    Each line asks for one thing, and has one line of answer:
+
+      {"op": "select", "id": "visitor-17"}
+
+      {"op": "update", "id": "visitor-17", "reward": 1}
+
+      {"op": "select", "id": "monday", "count": 200}
+
+      {"op": "update", "id": "monday", "sums": [1, 0, 3, 2]}
+
+      {"op": "probabilities"}, {"op": "state"}, {"op": "restore", "state": …}
+
+      {"op": "add"}, {"op": "retire", "arm": 2}
+
+    An id may be left out of select; the answer has one. Rewards may come late
+    and in any order. Ask again after a failure: an id that waits for its
+    reward gives the same decision, and no reward counts twice.
+
+    With a journal, everything is on disk before it is answered, and a restart
+    goes on from there, whenever it stopped. Give each test a seed of its own.
+
+    Examples:
+
+      gradband play runs/two-point-softelim/policy.safetensors
+
+      gradband play policy.safetensors --journal test-17.jsonl --seed 17
+    """
+    from gradband.journal import Journal
+    from gradband.player import Player
+    from gradband.service import serve, tell
+
+    if journal is None:
+        serve(Player(file, seed), None)
+        return
+    player = Player(file, seed)
+    with Journal(journal, player) as kept:
+        if kept.dropped:
+            tell(
+                f"{journal}: dropped a last line that was not written to its end ({kept.dropped} bytes), "
+                "and was never answered"
+            )
+        if kept.events:
+            tell(f"{journal}: goes on after {kept.events} events")
+        player.record = kept.append
+        serve(player, kept)

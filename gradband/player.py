@@ -1,0 +1,361 @@
+"""Plays a policy in production. NumPy is all it needs.
+
+    player = Player("policy.safetensors", seed=0)
+    arm = player.select()           # an arm's number, with arm.id and arm.propensity
+    player.update(arm, reward)      # now or later, in any order; update(arm.id, reward) does the same
+
+What a player knows changes by events alone: a decision, a reward, an arm added or retired. `record` is
+told of each one, as a dictionary that JSON can hold, and `apply` brings another player to the same state.
+"""
+
+from collections.abc import Callable, Sequence
+from numbers import Integral
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gradband import plain, recorded
+from gradband.errors import InputError, shown, whole
+from gradband.plain.base import certain
+
+Event = dict[str, Any]
+
+
+class Decision(int):
+    """The number of the chosen arm, with the decision's `id` and the probability of choosing it."""
+
+    id: str
+    propensity: float
+
+    def __new__(cls, arm: int, id: str, propensity: float) -> "Decision":
+        made = super().__new__(cls, arm)
+        made.id, made.propensity = id, propensity
+        return made
+
+    def __repr__(self) -> str:
+        return f"Decision({int(self)}, id={self.id!r}, propensity={self.propensity:.6g})"
+
+
+class Batch(tuple[int, ...]):
+    """How often each arm is to be pulled, with the batch's `id` and the arms' `propensities`."""
+
+    id: str
+    propensities: tuple[float, ...]
+
+    def __new__(cls, pulls: Sequence[int], id: str, propensities: Sequence[float]) -> "Batch":
+        made = super().__new__(cls, pulls)
+        made.id, made.propensities = id, tuple(propensities)
+        return made
+
+
+class Player:
+    """One test that a policy plays: `select` an arm, show it, `update` with its reward.
+
+    A policy hears rewards when they arrive, and does not count decisions that still wait for theirs. Many
+    players can share a policy: `Player(first.law, seed=1)`. The seed decides all draws, together with what
+    was heard. Arms have numbers from 0, which they keep; an arm that was retired has probability 0.
+    """
+
+    def __init__(
+        self,
+        policy: str | Path | plain.Law,
+        seed: int = 0,
+        record: Callable[[Event], None] | None = None,
+    ) -> None:
+        if not isinstance(policy, str | Path | plain.Law):
+            raise InputError(f"a player needs a policy file or a law, not {shown(policy)}")
+        self.law = policy if isinstance(policy, plain.Law) else plain.load(policy)
+        self.seed = whole("seed", seed, least=0)
+        self.record = record
+        self._begin()
+
+    def _begin(self) -> None:
+        self._bits = np.random.PCG64(self.seed)
+        self.drawn = 0
+        self._memory = self.law.begin(self._draw())
+        self._active = list(range(self.law.arms))  # numbers of the arms that the law knows of, in its order
+        self.arms_ever = self.law.arms
+        self._fresh = list(self._active) if self.law.opens else []  # arms that must be tried first
+        self._decisions = 0
+        self._numbered = 0  # decisions whose id is their number
+        self._open: dict[str, Event] = {}
+        self._finished: set[str] = set()
+        self._p: np.ndarray | None = None
+
+    @property
+    def arms(self) -> tuple[int, ...]:
+        """Numbers of the arms that can be pulled."""
+        return tuple(self._active)
+
+    @property
+    def open(self) -> tuple[str, ...]:
+        """Ids of decisions that wait for their rewards, oldest first."""
+        return tuple(self._open)
+
+    def finished(self, id: str) -> bool:
+        """Whether a decision of this id was made and has its reward."""
+        if id in self._open or not id.startswith("#"):
+            return id in self._finished
+        number = id[1:]
+        return number.isdecimal() and str(int(number)) == number and 0 < int(number) <= self._numbered
+
+    def waiting(self, id: str) -> Event:
+        """The decision of this id, if it waits for its reward."""
+        event = self._open.get(id) if isinstance(id, str) else None
+        if event is None:
+            if isinstance(id, str) and self.finished(id):
+                raise InputError(f"the decision {shown(id)} has its reward already")
+            raise InputError(f"there is no decision {shown(id)}")
+        return event
+
+    def probabilities(self) -> np.ndarray:
+        """Probabilities of pulling the arms, by their numbers."""
+        return self._spread(self._current())
+
+    def select(self, id: str | None = None) -> Decision:
+        """Chooses an arm. An `id` that still waits for its reward gives the same decision again."""
+        if id is not None and id in self._open:
+            return self._again(id)
+        id = self._new_id(id)
+        p = self._current()
+        place = self._choose(p)
+        decision = Decision(self._active[place], id, float(p[place]))
+        self.apply(
+            {"op": "select", "id": id, "arm": int(decision), "p": decision.propensity, "drawn": self.drawn}
+        )
+        return decision
+
+    def select_many(self, count: int, id: str | None = None) -> Batch:
+        """Shares out the next `count` pulls among the arms, whose results come together."""
+        if not self.law.batches:
+            raise InputError(f"{self.law.name} needs to see every reward at once, not in batches")
+        count = whole("count", count)
+        if id is not None and id in self._open:
+            return self._same_batch(id, count)
+        id = self._new_id(id)
+        opening = self.law.opens and not self._decisions
+        k = len(self._active)
+        p = np.full(k, 1 / k) if opening else self._current()
+        self._draw()
+        draws = np.random.default_rng([self.seed, self.drawn])  # a stream of this batch's own
+        pulls = self._spread(draws.multinomial(count, p / p.sum())).astype(int).tolist()
+        batch = Batch(pulls, id, self._spread(p).tolist())
+        p_all = list(batch.propensities)
+        self.apply({"op": "select", "id": id, "arms": pulls, "p": p_all, "drawn": self.drawn})
+        return batch
+
+    def update(self, decision: "Decision | str | int", reward: float) -> None:
+        """Hears the reward of a decision, given as it was returned or by its id.
+
+        A plain arm's number stands for the oldest decision for it that waits for its reward.
+        """
+        id = self._which(decision)
+        if "arms" in self.waiting(id):
+            raise InputError(f"{shown(id)} is a batch: give the sums of its rewards to update_many")
+        given: Any = reward
+        recorded.check_reward(self.law, float(given) if isinstance(given, np.number) else given)
+        heard = reward = float(given)
+        if self.law.binary and 0 < reward < 1:
+            heard = float(self._draw() < reward)
+        self.apply({"op": "update", "id": id, "reward": reward, "heard": heard, "drawn": self.drawn})
+
+    def update_many(self, batch: "Batch | str", sums: "Sequence[int] | np.ndarray") -> None:
+        """Hears of a batch: how many of each arm's pulls had the reward 1, the others having 0."""
+        id = batch.id if isinstance(batch, Batch) else batch
+        event = self.waiting(id)
+        if "arms" not in event:
+            raise InputError(f"{shown(id)} is one decision, not a batch: give its reward to update")
+        given: Any = sums.tolist() if isinstance(sums, np.ndarray) else sums
+        recorded.check_sums(event, given)
+        self.apply({"op": "update", "id": id, "sums": list(given), "drawn": self.drawn})
+
+    def add_arm(self) -> int:
+        """Adds an arm that nothing is known of, and returns its number."""
+        self.need_flexible("added")
+        self.apply({"op": "add", "arm": self.arms_ever})
+        return self.arms_ever - 1
+
+    def retire(self, arm: int) -> None:
+        """Stops pulling an arm. A reward that it still waits for may come, and is not used."""
+        self.need_flexible("retired")
+        if isinstance(arm, bool) or arm not in self._active:
+            raise InputError(f"there is no arm {shown(arm)} to retire: the arms are {listed(self._active)}")
+        if len(self._active) == 1:
+            raise InputError(f"arm {arm} is the last one, and can't be retired")
+        self.apply({"op": "retire", "arm": int(arm)})
+
+    def apply(self, event: Event) -> None:
+        """Brings the player to where it is after an event, its own or a recorded one that was checked."""
+        op = event["op"]
+        if op == "select":
+            self._decided(event)
+        elif op == "update":
+            self._heard(event)
+        elif op == "add":
+            self.law.add(self._memory)
+            self._active.append(event["arm"])
+            self.arms_ever = event["arm"] + 1
+            if self.law.opens:
+                self._fresh.append(event["arm"])
+            self._p = None
+        else:
+            place = self._active.index(event["arm"])
+            self.law.retire(self._memory, place)
+            del self._active[place]
+            if event["arm"] in self._fresh:
+                self._fresh.remove(event["arm"])
+            self._p = None
+        self._advance(event.get("drawn", self.drawn))
+        if self.record is not None:
+            self.record(event)
+
+    def _decided(self, event: Event) -> None:
+        self._open[event["id"]] = event
+        self._decisions += 1
+        if event["id"] == f"#{self._numbered + 1}":
+            self._numbered += 1
+        changed = self.law.decide(self._memory)
+        if self._fresh:
+            changed = True
+            if "arms" in event:
+                self._fresh = []
+            elif event["arm"] in self._fresh:
+                self._fresh.remove(event["arm"])
+        if changed:
+            self._p = None
+
+    def _heard(self, event: Event) -> None:
+        id = event["id"]
+        decision = self._open.pop(id)
+        if not id.startswith("#"):
+            self._finished.add(id)
+        if "arms" in decision:
+            pulls = self._known(decision["arms"])
+            self.law.hear_many(self._memory, pulls, self._known(event["sums"]), self._known(decision["p"]))
+            self._memory["rounds"] += sum(decision["arms"]) - pulls.sum()
+        elif decision["arm"] in self._active:
+            place = self._active.index(decision["arm"])
+            self.law.hear(self._memory, place, event["heard"], decision["p"])
+        else:
+            self._memory["rounds"] += 1  # it was retired meanwhile
+        self._p = None
+
+    def state(self) -> dict[str, Any]:
+        """All that the player knows, as JSON can hold it."""
+        return {
+            "format": "gradband-state",
+            "version": recorded.VERSION,
+            "policy": self.law.name,
+            "fingerprint": plain.fingerprint(self.law),
+            "seed": self.seed,
+            "drawn": self.drawn,
+            "decisions": self._decisions,
+            "numbered": self._numbered,
+            "arms": self.arms_ever,
+            "active": list(self._active),
+            "fresh": list(self._fresh),
+            "memory": {name: array.tolist() for name, array in self._memory.items()},
+            "open": [dict(event) for event in self._open.values()],
+            "finished": sorted(self._finished),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Goes on from what `state` returned, also of another player of the same policy.
+
+        The future is the one that player would have had: the same draws come next, none comes again.
+        """
+        found = recorded.check_state(self, state)
+        self.seed = found["seed"]
+        self._bits, self.drawn = np.random.PCG64(self.seed), 0
+        self._advance(found["drawn"])
+        self._memory = found["memory"]
+        self._active, self._fresh = list(found["active"]), list(found["fresh"])
+        self.arms_ever, self._decisions = found["arms"], found["decisions"]
+        self._numbered = found["numbered"]
+        self._open = {event["id"]: dict(event) for event in found["open"]}
+        self._finished = set(found["finished"])
+        self._p = None
+
+    def _current(self) -> np.ndarray:
+        """Probabilities of the active arms, in their order."""
+        if self._p is None:
+            if self.law.bounded and self._memory["rounds"] >= self.law.horizon:
+                raise InputError(f"{self.law.name} was made for {self.law.horizon} rounds, which are over")
+            if self._fresh:
+                self._p = certain(self._active.index(self._fresh[0]), len(self._active))
+            else:
+                self._p = self.law.probabilities(self._memory)
+        return self._p
+
+    def _spread(self, values: np.ndarray) -> np.ndarray:
+        """Values of the active arms by arms' numbers, 0 for retired ones."""
+        if len(values) == self.arms_ever:
+            return values.copy()
+        spread = np.zeros(self.arms_ever)
+        spread[self._active] = values
+        return spread
+
+    def _known(self, values: Sequence[float]) -> np.ndarray:
+        """Values by arms' numbers as the law knows them; arms that came later have none."""
+        return np.array([values[arm] if arm < len(values) else 0.0 for arm in self._active])
+
+    def _draw(self) -> float:
+        """A uniform on [0, 1), whose bits NumPy promises never to change."""
+        self.drawn += 1
+        return float(self._bits.random_raw() >> 11) * 2.0**-53
+
+    def _advance(self, drawn: int) -> None:
+        """Skips draws that were made before."""
+        if drawn > self.drawn:
+            self._bits.advance(drawn - self.drawn)
+            self.drawn = drawn
+
+    def _choose(self, p: np.ndarray) -> int:
+        edges = p.cumsum()
+        place = int(edges.searchsorted(self._draw() * edges[-1], "right"))
+        return place if place < len(p) else int(p.nonzero()[0][-1])
+
+    def _new_id(self, id: str | None) -> str:
+        if id is None:
+            return f"#{self._numbered + 1}"
+        if not recorded.is_id(id) or id.startswith("#"):
+            raise InputError(
+                f"an id must be a text of 1 to {recorded.LONGEST_ID} characters that does not begin "
+                f"with #, not {shown(id)}"
+            )
+        if id in self._finished:
+            raise InputError(f"the decision {shown(id)} has its reward, and can't be made again")
+        return id
+
+    def _again(self, id: str) -> Decision:
+        event = self._open[id]
+        if "arms" in event:
+            raise InputError(f"{shown(id)} is a batch")
+        return Decision(event["arm"], id, event["p"])
+
+    def _same_batch(self, id: str, count: int) -> Batch:
+        event = self._open[id]
+        if sum(event.get("arms", [])) != count:
+            raise InputError(f"{shown(id)} waits for its reward, and is not a batch of {count}")
+        return Batch(event["arms"], id, event["p"])
+
+    def _which(self, decision: Any) -> str:
+        if isinstance(decision, Decision):
+            return decision.id
+        if isinstance(decision, str):
+            return decision
+        if not isinstance(decision, bool) and isinstance(decision, Integral):
+            for id, event in self._open.items():
+                if event.get("arm") == decision:
+                    return id
+        raise InputError(f"no decision for arm {shown(decision)} waits for its reward")
+
+    def need_flexible(self, done: str) -> None:
+        """Refuses what takes a policy that plays with any number of arms."""
+        if not self.law.flexible:
+            raise InputError(f"{self.law.name} was made for {self.law.arms} arms: none can be {done}")
+
+
+def listed(arms: Sequence[int]) -> str:
+    return ", ".join(str(arm) for arm in arms)

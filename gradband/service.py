@@ -1,0 +1,136 @@
+"""A player that is asked in lines of JSON, and answers in lines of JSON."""
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from gradband.errors import InputError, shown
+from gradband.journal import Journal
+from gradband.player import Player
+
+LONGEST_REQUEST = 1 << 24
+OPS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
+    "select": (frozenset(), frozenset({"id", "count"})),
+    "update": (frozenset({"id"}), frozenset({"reward", "sums"})),
+    "probabilities": (frozenset(), frozenset()),
+    "add": (frozenset(), frozenset()),
+    "retire": (frozenset({"arm"}), frozenset()),
+    "state": (frozenset(), frozenset()),
+    "restore": (frozenset({"state"}), frozenset()),
+}
+"""operations, with the keys that each needs and may have"""
+
+
+def serve(player: Player, journal: Journal | None, source: int = 0, target: int = 1) -> None:
+    """Answers every line that comes from `source`, until it ends.
+
+    All requests that have come by now are answered together, after one commit of the journal.
+    """
+    buffer, number = b"", 0
+    while True:
+        chunk = os.read(source, 1 << 16)
+        buffer += chunk
+        *lines, buffer = (buffer if chunk or not buffer else buffer + b"\n").split(b"\n")
+        answers = []
+        for line in lines:
+            number += 1
+            if line.strip():
+                answers.append(respond(player, journal, line, number))
+        if len(buffer) > LONGEST_REQUEST:
+            raise InputError(f"line {number + 1} is longer than {LONGEST_REQUEST >> 20} MiB")
+        if journal is not None:
+            journal.commit()
+        write(target, "".join(answers).encode())
+        if not chunk:
+            return
+
+
+def write(target: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(target, view) :]
+
+
+def respond(player: Player, journal: Journal | None, line: bytes, number: int) -> str:
+    """The answer to a request, or one that says what is wrong with it."""
+    id = None
+    try:
+        try:
+            request = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"this is not JSON: {error}") from None
+        if not isinstance(request, dict):
+            raise InputError(f'a request must be an object like {{"op": "select"}}, not {shown(request)}')
+        id = request.get("id")
+        answer = answered(player, journal, request)
+    except InputError as error:
+        known = {"id": id} if isinstance(id, str) else {}
+        answer = {"error": str(error), **known, "line": number}
+    return json.dumps(answer, allow_nan=False) + "\n"
+
+
+def answered(player: Player, journal: Journal | None, request: dict[str, Any]) -> dict[str, Any]:
+    """Does what is asked, and says what came of it."""
+    op = request.get("op")
+    if not isinstance(op, str) or op not in OPS:
+        raise InputError(f"op must be one of {', '.join(OPS)}, not {shown(op)}")
+    needed, allowed = OPS[op]
+    for key in request:
+        if key not in needed | allowed | {"op"}:
+            raise InputError(f"{op} knows no {shown(key)}: it takes {', '.join(sorted(needed | allowed))}")
+    for key in needed:
+        if key not in request:
+            raise InputError(f"{op} needs {key}")
+    asked: dict[str, Callable[[], dict[str, Any]]] = {
+        "select": lambda: select(player, request),
+        "update": lambda: update(player, request),
+        "probabilities": lambda: {"probabilities": player.probabilities().tolist()},
+        "add": lambda: {"arm": player.add_arm()},
+        "retire": lambda: retire(player, request["arm"]),
+        "state": lambda: {"state": player.state()},
+        "restore": lambda: restore(player, journal, request["state"]),
+    }
+    return {"op": op, **asked[op]()}
+
+
+def select(player: Player, request: dict[str, Any]) -> dict[str, Any]:
+    id = request.get("id")
+    if "count" in request:
+        batch = player.select_many(request["count"], id)
+        return {"id": batch.id, "arms": list(batch), "propensities": list(batch.propensities)}
+    decision = player.select(id)
+    return {"id": decision.id, "arm": int(decision), "propensity": decision.propensity}
+
+
+def update(player: Player, request: dict[str, Any]) -> dict[str, Any]:
+    id = request["id"]
+    if not isinstance(id, str):
+        raise InputError(f"an id must be a text, not {shown(id)}")
+    if ("reward" in request) == ("sums" in request):
+        raise InputError("update needs the reward of a decision, or the sums of a batch")
+    if "sums" in request:
+        player.update_many(id, request["sums"])
+    else:
+        player.update(id, request["reward"])
+    return {"id": id}
+
+
+def retire(player: Player, arm: Any) -> dict[str, Any]:
+    player.retire(arm)
+    return {"arm": arm}
+
+
+def restore(player: Player, journal: Journal | None, state: Any) -> dict[str, Any]:
+    if journal is not None:
+        raise InputError(
+            "a player with a journal goes on from its journal, and can't be restored otherwise"
+        )
+    player.restore(state)
+    return {}
+
+
+def tell(message: str) -> None:
+    """A line for whoever watches; answers go elsewhere."""
+    print(f"gradband: {message}", file=sys.stderr, flush=True)

@@ -1,0 +1,489 @@
+"""Players in NumPy play as the policies in JAX do, whatever happens to them."""
+
+import json
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+from conftest import assert_z
+from scipy import integrate, stats
+
+import gradband as gb
+from gradband import plain, random
+from gradband.learned import Learned
+from gradband.plain.indices import upper_logit
+from gradband.plain.thompson import best_probabilities
+from gradband.player import Player
+
+pytestmark = pytest.mark.brief
+
+ARMS, HORIZON = 4, 60
+TABLES = {
+    "optimal-thresholds": gb.Problem(gb.priors.Beta(arms=2), horizon=HORIZON),
+    "optimal-graph": gb.Problem(gb.priors.Beta(arms=3), horizon=12),
+    "optimal-grid": gb.problems.named("distractors", arms=4, horizon=HORIZON),
+}
+SAMPLED = ("ts", "hierarchical-ts")  # whose JAX policies draw samples, and have no probabilities
+ALL = [*gb.policies.POLICIES, *gb.policies.TABLES]
+
+
+def learned(name, arms=ARMS, horizon=HORIZON):
+    """A policy with parameters as far from special as learned ones."""
+    if name in TABLES:
+        return gb.exact.optimum(TABLES[name]).policy
+    policy = gb.policies.named(name).bind(arms, horizon)
+    params = policy.init(jax.random.key(1))
+    rng = np.random.default_rng(2)
+    if name in ("lstm", "index"):
+        params = {
+            key: np.asarray(leaf) + 0.1 * rng.normal(size=leaf.shape).astype(np.float32)
+            for key, leaf in params.items()
+        }
+    if name == "kl-softelim":
+        params = {"theta": 0.4, "a": 0.7, "b": 2.3}
+    return Learned(policy, policy.as_params(params), {}, {})
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("policies")
+
+    def path(name, **sizes):
+        target = folder / f"{name}-{'-'.join(map(str, sizes.values()))}.safetensors"
+        if not target.exists():
+            learned(name, **sizes).save(target)
+        return target
+
+    return path
+
+
+def test_every_policy_can_be_played():
+    assert set(plain.LAWS) == set(ALL)
+    for name, policy in (gb.policies.POLICIES | gb.policies.TABLES).items():
+        law = plain.LAWS[name]
+        assert (law.binary, law.unit, law.batches) == (policy.binary, policy.unit, policy.batches)
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if name not in SAMPLED])
+@pytest.mark.parametrize("rewards", ["binary", "between"])
+@pytest.mark.parametrize(("wide", "tolerance"), [(False, 1e-6), (True, 1e-9)])
+def test_probabilities_are_those_of_the_jax_policy(files, name, rewards, wide, tolerance):
+    """To 1e-6, which is about what float32 keeps; and to 1e-9 where JAX computes in float64 too."""
+    path = files(name)
+    given = gb.load(path)
+    policy, binary = given.policy, given.policy.binary
+    with jax.enable_x64(wide):
+        real = np.float64 if wide else np.float32
+        params = {
+            key: jax.numpy.asarray(leaf, real if leaf.dtype.kind == "f" else leaf.dtype)
+            for key, leaf in given.params.items()
+        }
+        params = policy.folded(params)
+        step = jax.jit(lambda state, arm, heard: policy.update(params, state, arm, heard))
+        chances = jax.jit(lambda state: policy.probabilities(params, state))
+        rng = np.random.default_rng(3)
+        for seed in range(3):
+            player, events = Player(path, seed), []
+            player.record = events.append
+            means = rng.random(policy.arms)
+            state = policy.begin(params, player.state()["memory"].get("length", 1.0) - 1)
+            for _ in range(policy.horizon):
+                p = player.probabilities()
+                np.testing.assert_allclose(p, np.asarray(chances(state)), rtol=0, atol=tolerance)
+                arm = player.select()
+                assert arm.propensity == p[arm]
+                reward = float(rng.random() < means[arm])
+                if rewards == "between":
+                    reward = float(np.float32(rng.random() * means[arm]))
+                player.update(arm, reward)
+                heard = events[-1]["heard"]
+                assert heard == reward or (binary and heard in (0, 1))
+                state = step(state, np.int32(arm), real(heard))
+
+
+def by_quadrature(a, b):
+    """P(arm i is best) as SciPy integrates it."""
+    arms = range(len(a))
+    return [
+        integrate.quad(
+            lambda q, i=i: np.prod(
+                [stats.beta.cdf(stats.beta.ppf(q, a[i], b[i]), a[j], b[j]) for j in arms if j != i]
+            ),
+            0,
+            1,
+            epsabs=1e-9,
+            limit=500,
+        )[0]
+        for i in arms
+    ]
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ([1, 1, 1], [1, 1, 1]),
+        ([1, 30, 4], [1, 2, 90]),
+        ([151, 160, 140, 1], [9851, 9840, 9900, 1]),
+        ([0.2, 0.5, 3], [0.3, 7, 3.5]),
+        ([1e5 + 1, 1e5 + 200.5, 1], [9e5, 9e5, 10]),
+    ],
+)
+def test_chances_of_being_best_are_scipys(a, b):
+    p = best_probabilities(np.array(a, float), np.array(b, float))
+    np.testing.assert_allclose(p, by_quadrature(a, b), rtol=0, atol=1e-7)
+
+
+def test_chances_of_being_best_in_closed_form():
+    """Beta(a, 1) variables are U^(1/a): i is the greatest with probability a_i / Σ a, tiny a included."""
+    a = np.array([0.001, 0.02, 1.0, 5.0, 400.0])
+    np.testing.assert_allclose(best_probabilities(a, np.ones(5)), a / a.sum(), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", SAMPLED)
+def test_samplers_pull_arms_as_often_as_their_probabilities_say(files, name):
+    given = gb.load(files(name))
+    player, rng = Player(files(name)), np.random.default_rng(0)
+    for _ in range(40):
+        arm = player.select()
+        player.update(arm, float(rng.random() < (0.1, 0.3, 0.5, 0.35)[arm]))
+    memory = player.state()["memory"]
+    counts = gb.policies.Counts(*(jax.numpy.asarray(memory[key]) for key in ("pulls", "sums")))
+    keys = jax.vmap(lambda i: jax.random.fold_in(random.root(0), i))(jax.numpy.arange(40_000))
+    arms = jax.jit(jax.vmap(lambda key: given.policy.act(key, given.params, counts)))(keys)
+    shares = np.bincount(np.asarray(arms), minlength=ARMS) / 40_000
+    p = player.probabilities()
+    assert_z(shares, np.sqrt(p * (1 - p) / 40_000), p)
+
+
+@pytest.mark.parametrize("tail", [0.3, 0.01, 1e-5])
+def test_quantiles_of_bayes_ucb_are_scipys(tail):
+    for a, b in [(1, 1), (3, 8), (0.3, 0.6), (900, 30), (2, 5000), (1, 1e5)]:
+        x = 1 / (1 + np.exp(-upper_logit(tail, a, b)))
+        assert x == pytest.approx(stats.beta.isf(tail, a, b), rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_player_needs_numpy_and_nothing_more(files, name):
+    """JAX, Numba and SciPy can't be imported there. The player is also fast to import."""
+    code = f"""
+import sys
+for gone in ("jax", "jaxlib", "numba", "scipy", "optax", "matplotlib", "typer", "rich", "polars"):
+    sys.modules[gone] = None
+from gradband.player import Player
+player = Player({str(files(name))!r}, seed=1)
+arms = [player.select() for _ in range(3)]
+for arm in arms:
+    player.update(arm, 1)
+print([int(arm) for arm in arms], player.state()["decisions"])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("3\n")
+
+
+def test_rewards_may_come_late_and_in_any_order(files):
+    rng = np.random.default_rng(0)
+    player = Player(files("softelim"))
+    waiting, pulls, sums = [], np.zeros(ARMS), np.zeros(ARMS)
+    for t in range(300):
+        if waiting and rng.random() < 0.5:
+            arm = waiting.pop(rng.integers(len(waiting)))
+            reward = rng.random()
+            player.update(arm.id, reward)
+            pulls[arm] += 1
+            sums[arm] += reward
+        else:
+            waiting.append(player.select(f"decision {t}"))
+        if t > 2 * ARMS:
+            gap = sums / np.maximum(pulls, 1)
+            weights = np.exp(-2 * (gap.max() - gap) ** 2 * pulls)
+            np.testing.assert_allclose(player.probabilities(), weights / weights.sum())
+    assert player.open == tuple(arm.id for arm in waiting)
+
+
+def test_the_first_pulls_do_not_wait_for_rewards(files):
+    assert [Player(files("softelim")).select() for _ in range(1)] == [0]
+    player = Player(files("softelim"))
+    assert [player.select() for _ in range(ARMS)] == list(range(ARMS))
+    player = Player(files("explore-then-commit"))
+    assert [player.select() for _ in range(ARMS)] == list(range(ARMS))
+
+
+def test_what_is_unknown_or_finished_is_refused(files):
+    player = Player(files("ts"))
+    arm = player.select("a")
+    assert (arm.id, player.select("a"), player.select("a").propensity) == ("a", arm, arm.propensity)
+    assert player.state()["decisions"] == 1
+    player.update("a", 1)
+    for bad, says in (
+        ("a", "has its reward already"),
+        ("b", "no decision 'b'"),
+        (3, "no decision for arm 3"),
+    ):
+        with pytest.raises(gb.InputError, match=says):
+            player.update(bad, 1)
+    with pytest.raises(gb.InputError, match="can't be made again"):
+        player.select("a")
+    numbered = player.select()
+    assert numbered.id == "#1"
+    for reward in (float("nan"), "1", 1.5, -0.1, None):
+        with pytest.raises(gb.InputError, match="a reward"):
+            player.update(numbered, reward)
+    player.update(numbered, np.float32(1))
+    with pytest.raises(gb.InputError, match="has its reward already"):
+        player.update("#1", 1)
+    for id in ("", "#9", "x" * 300, 7):
+        with pytest.raises(gb.InputError, match="an id must be"):
+            player.select(id)
+    assert sum(player.state()["memory"]["pulls"]) == 2
+
+
+def test_an_arms_number_stands_for_its_oldest_decision(files):
+    player = Player(files("uniform"), seed=4)
+    first = player.select()
+    while (second := player.select()) != first:
+        pass
+    player.update(int(first), 1)
+    assert first.id not in player.open
+    assert second.id in player.open
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if plain.LAWS[name].batches])
+def test_batches_are_shared_out_and_heard_of_together(files, name):
+    player, single = Player(files(name), seed=2), Player(files(name), seed=3)
+    batch = player.select_many(30, "first")
+    assert sum(batch) == 30
+    assert player.select_many(30, "first") == batch
+    again = single.select_many(30)
+    sums = [pulls // 2 for pulls in again]
+    single.update_many(again.id, sums)
+    with pytest.raises(gb.InputError, match="can't pay 31"):
+        player.update_many(batch, [31] + [0] * (ARMS - 1))
+    with pytest.raises(gb.InputError, match="one sum for each"):
+        player.update_many(batch, [1])
+    with pytest.raises(gb.InputError, match="is a batch"):
+        player.update("first", 1)
+    player.update_many("first", np.minimum(batch, 3))
+    memory = player.state()["memory"]
+    if "pulls" in memory:
+        assert memory["pulls"] == list(map(float, batch))
+        assert memory["sums"] == np.minimum(batch, 3).tolist()
+    assert memory["rounds"] == 30
+    assert player.probabilities().sum() == pytest.approx(1)
+
+
+def test_batches_follow_the_probabilities(files):
+    player = Player(files("exp3"))
+    for _ in range(30):
+        arm = player.select()
+        player.update(arm, (0.2, 0.9, 0.4, 0.1)[arm])
+    p = player.probabilities()
+    total = np.sum([player.select_many(50) for _ in range(400)], axis=0)
+    assert_z(total / 20_000, np.sqrt(p * (1 - p) / 20_000), p)
+    with pytest.raises(gb.InputError, match="see every reward at once"):
+        Player(files("lstm")).select_many(5)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_restored_player_has_the_same_future(files, name):
+    player, rng = Player(files(name), seed=5), np.random.default_rng(1)
+    waiting = []
+    for _ in range(8):
+        waiting.append(player.select())
+        if rng.random() < 0.7:
+            player.update(waiting.pop(0), round(rng.random(), 2))
+    text = json.dumps(player.state())
+    other = Player(files(name), seed=99)
+    other.select()
+    other.restore(json.loads(text))
+    assert other.state() == player.state()
+    for _ in range(4):
+        first, second = player.select(), other.select()
+        assert (first, first.id, first.propensity) == (second, second.id, second.propensity)
+        reward = rng.random()
+        player.update(first, reward)
+        other.update(second, reward)
+    assert json.dumps(other.state()) == json.dumps(player.state()) != text
+
+
+def test_draws_do_not_come_again_after_a_restore(files):
+    """A coin that is tossed again after a restart falls as it had not been tossed before."""
+    player = Player(files("uniform"), seed=7)
+    before = [int(player.select()) for _ in range(50)]
+    other = Player(files("uniform"), seed=7)
+    other.restore(player.state())
+    after = [int(other.select()) for _ in range(50)]
+    assert after != before
+    whole = Player(files("uniform"), seed=7)
+    assert [int(whole.select()) for _ in range(100)] == before + after
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if plain.LAWS[name].flexible])
+def test_arms_are_added_and_retired(files, name):
+    player, rng = Player(files(name)), np.random.default_rng(0)
+
+    def play(rounds):
+        for _ in range(rounds):
+            arm = player.select()
+            assert arm in player.arms
+            player.update(arm, float(rng.random() < 0.5))
+
+    play(10)
+    late = player.select()
+    player.retire(late)
+    assert player.probabilities()[late] == 0
+    player.update(late, 1)  # it may still come
+    new = player.add_arm()
+    assert new == ARMS
+    assert player.arms == tuple(arm for arm in range(ARMS + 1) if arm != late)
+    play(20)
+    assert player.probabilities().sum() == pytest.approx(1)
+    state = json.loads(json.dumps(player.state()))
+    other = Player(files(name))
+    other.restore(state)
+    assert int(other.select()) == int(player.select())
+    with pytest.raises(gb.InputError, match="no arm"):
+        player.retire(late)
+    for arm in player.arms[1:]:
+        player.retire(arm)
+    with pytest.raises(gb.InputError, match="last one"):
+        player.retire(player.arms[0])
+    assert int(player.select()) == player.arms[0]
+
+
+def test_an_added_arm_is_as_one_that_was_always_there(files):
+    """The others' counts stay, and the new one has none: as a policy for five arms after the same pulls."""
+    small, large = Player(files("ts")), Player(files("ts", arms=5))
+    for _ in range(30):
+        arm = small.select()
+        small.update(arm, float(arm % 2))
+    small.add_arm()
+    memory = large.law.begin(0.0)
+    memory["pulls"][:4] = small.state()["memory"]["pulls"][:4]
+    memory["sums"][:4] = small.state()["memory"]["sums"][:4]
+    np.testing.assert_allclose(small.probabilities(), large.law.probabilities(memory))
+
+
+def test_arms_are_fixed_where_a_policy_was_made_for_them(files):
+    for name in ("lstm", "dqn", "optimal-thresholds", "exp3", "split"):
+        player = Player(files(name))
+        with pytest.raises(gb.InputError, match="none can be added"):
+            player.add_arm()
+        with pytest.raises(gb.InputError, match="none can be retired"):
+            player.retire(0)
+
+
+def test_beyond_the_horizon(files):
+    for name, goes_on in (("softelim", True), ("index", True), ("gittins", False)):
+        player = Player(files(name))
+        for _ in range(HORIZON):
+            player.update(player.select(), 1)
+        if goes_on:
+            assert player.probabilities().sum() == pytest.approx(1)
+        else:
+            with pytest.raises(gb.InputError, match="60 rounds, which are over"):
+                player.select()
+
+
+def broken_states(good):
+    """States that no player has returned, each wrong in one way."""
+    memory, first = good["memory"], good["open"][0]
+
+    def change(**changes):
+        return good | changes
+
+    yield None
+    yield []
+    yield change(format="else")
+    yield change(version=2)
+    yield change(fingerprint="0" * 16)
+    yield {key: value for key, value in good.items() if key != "drawn"}
+    yield change(more=1)
+    for key in ("seed", "drawn", "decisions", "numbered", "arms"):
+        for value in (-1, 1.5, "1", None, True, 2**64):
+            yield change(**{key: value})
+    yield change(arms=10**9)
+    for active in ([], [0, 0], [9], "01", [0.0, 1.0], [None]):
+        yield change(active=active)
+    yield change(fresh=[7])
+    yield change(memory={})
+    for name in memory:
+        for value in ([], "x", None, [1e400, 0, 0, 0], [float("nan")] * 4, [-1, 0, 0, 0], [[1]], {}):
+            yield change(memory=memory | {name: value})
+    yield change(memory=memory | {"sums": [100, 0, 0, 0]})
+    yield change(finished=[1])
+    yield change(finished=[first["id"]])
+    yield change(open=[first, first])
+    yield change(open={})
+    for key, value in (("arm", 99), ("arm", -1), ("p", 0), ("p", 2), ("p", "x"), ("id", ""), ("drawn", -1)):
+        yield change(open=[first | {key: value}])
+    yield change(open=[{"op": "update"}])
+
+
+def test_states_that_can_not_be_are_refused_and_nothing_changes(files):
+    player = Player(files("ts"))
+    player.update(player.select("done"), 1)
+    player.select("open")
+    good = player.state()
+    for bad in broken_states(good):
+        with pytest.raises(gb.InputError):
+            player.restore(bad)
+    assert player.state() == good
+
+
+def test_states_of_another_policy_are_refused(files):
+    with pytest.raises(gb.InputError, match="another policy"):
+        Player(files("ts")).restore(Player(files("softelim")).state())
+    with pytest.raises(gb.InputError, match="another policy"):
+        Player(files("ts")).restore(Player(files("ts", arms=5)).state())
+
+
+def test_players_share_a_law(files):
+    first = Player(files("index"), seed=0)
+    second = Player(first.law, seed=1)
+    assert first.law is second.law
+    first.update(first.select(), 1)
+    assert second.state()["memory"]["rounds"] == 0
+
+
+@pytest.mark.parametrize("given", [3, None, b"x", ["policy"]])
+def test_what_is_no_policy_is_refused(given):
+    with pytest.raises(gb.InputError, match="policy file"):
+        Player(given)
+
+
+def damaged(arrays, about):
+    """Policy files that say what can't be."""
+    yield arrays, about | {"policy": "softerlim"}
+    yield arrays, about | {"policy": 3}
+    yield arrays, about | {"arms": 0}
+    yield arrays, about | {"arms": 3}
+    yield arrays, about | {"arms": "4"}
+    yield arrays, about | {"horizon": -1}
+    yield arrays, about | {"settings": None}
+    yield arrays, about | {"settings": {"size": 3}}
+    yield arrays, about | {"settings": about["settings"] | {"hidden": "many"}}
+    yield arrays, about | {"settings": about["settings"] | {"hidden": True}}
+    yield arrays, about | {"settings": about["settings"] | {"a": -1}}
+    yield arrays, {key: value for key, value in about.items() if key != "horizon"}
+    yield {key: value for key, value in arrays.items() if key != "params.w0"}, about
+    yield arrays | {"params.more": np.zeros(3)}, about
+    yield arrays | {"params.w0": arrays["params.w0"][:2]}, about
+    yield arrays | {"params.w0": arrays["params.w0"] * np.float32(np.nan)}, about
+    yield arrays | {"params.w0": arrays["params.w0"] + np.float32(np.inf)}, about
+    yield arrays | {"params.w0": arrays["params.w0"] > 0}, about
+
+
+def test_policy_files_are_read_with_distrust(files, tmp_path):
+    from gradband import files as storage
+
+    arrays, about = storage.load(files("index"), "policy")
+    bad = tmp_path / "bad.safetensors"
+    for number, (changed, said) in enumerate(damaged(arrays, about)):
+        if number == 3:
+            continue  # the index network plays with any number of arms
+        storage.save(bad, "policy", changed, said)
+        with pytest.raises(gb.InputError, match=r"bad\.safetensors"):
+            Player(bad)
