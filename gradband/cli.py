@@ -12,6 +12,7 @@ from gradband._version import __version__
 from gradband.commands.bench import bench
 from gradband.commands.compare import compare
 from gradband.commands.explain import explain
+from gradband.commands.export import export
 from gradband.commands.fit import fit
 from gradband.commands.gradient import gradient
 from gradband.commands.learn import learn
@@ -38,7 +39,7 @@ def root(
         raise typer.Exit()
 
 
-for command in (fit, learn, play, compare, explain, optimum, gradient, reproduce, bench):
+for command in (fit, learn, play, export, compare, explain, optimum, gradient, reproduce, bench):
     app.command()(command)
 
 
