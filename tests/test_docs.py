@@ -1,6 +1,9 @@
 """What the documentation shows runs."""
 
+import json
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -11,13 +14,27 @@ PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_python_blocks_run(page, tmp_path, monkeypatch):
+def test_blocks_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    blocks = re.findall(r"```(python|sh)\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     names = {"__name__": page.stem}
     monkeypatch.setitem(sys.modules, page.stem, type(sys)(page.stem))
-    for block in blocks:
-        exec(compile(block, str(page), "exec"), names)
+    for language, block in blocks:
+        if language == "python":
+            exec(compile(block, str(page), "exec"), names)
+        else:
+            done = subprocess.run(["bash", "-ec", block], capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+            assert '"error"' not in done.stdout
+    if page.name == "tutorial.md":
+        result = json.loads(Path("learned/result.json").read_text())
+        held = next(entry for entry in result["gain"] if entry["situation"] == "held-out experiments")
+        over = {row["name"]: row["gain"] for row in held["policies"] if row["name"] != "learned"}
+        assert set(over) == {"ts, flat", "ts, fitted", "ucb1", "split, winner"}
+        assert all(found["mean"] > 3 * found["se"] for found in over.values())
+        gain, se = names["clicks"] - names["split"], names["clicks"] ** 0.5
+        assert 5 * se < gain < names["best"] - names["split"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -63,6 +63,7 @@ def test_whoever_gains_nothing_is_told_not_to_bother(own):
     assert "don't bother" in gain.in_words([held])
 
 
+@pytest.mark.slow
 def test_learn_tells_the_gain(fitted, tmp_path, monkeypatch, capsys):
     words = ["--policy", "kl-softelim", "--iterations", "5", "--batch", "200", "--instances", "500"]
     monkeypatch.setattr(
