@@ -32,6 +32,8 @@ def shown(value: Any) -> str:
         text = repr(value)
     except ValueError:  # Python does not write out integers of more than 4300 digits
         text = "a huge number"
+    except RecursionError:
+        text = "something deeply nested"
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 

@@ -1,21 +1,38 @@
-"""Files: safetensors with JSON metadata, written atomically, read with distrust. Never pickle."""
+"""Files: safetensors with JSON metadata, written atomically, read with distrust. Never pickle.
+
+Reading needs nothing but NumPy, since production may have nothing else.
+"""
 
 import json
 import math
 import os
 import secrets
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save as to_bytes
 
 from gradband.errors import InputError
 
 VERSION = 1
 SIZE_LIMIT = 1 << 30
+KINDS = {
+    "BOOL": "?",
+    "U8": "u1",
+    "I8": "i1",
+    "U16": "<u2",
+    "I16": "<i2",
+    "F16": "<f2",
+    "U32": "<u4",
+    "I32": "<i4",
+    "F32": "<f4",
+    "U64": "<u8",
+    "I64": "<i8",
+    "F64": "<f8",
+}
+"""what safetensors calls the kinds of numbers that NumPy has"""
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
@@ -62,6 +79,8 @@ def toml(table: dict[str, Any], name: str = "") -> str:
 
 def save(path: str | Path, kind: str, arrays: dict[str, np.ndarray], about: dict[str, Any]) -> None:
     """Writes arrays with what is known `about` them to a file of some `kind`."""
+    from safetensors.numpy import save as to_bytes
+
     metadata = {
         "format": f"gradband-{kind}",
         "version": str(VERSION),
@@ -90,31 +109,83 @@ def load(path: str | Path, kind: str) -> tuple[dict[str, np.ndarray], dict[str, 
     path = Path(path)
     foreign = InputError(f"{path} is not a gradband {kind} file")
     try:
-        if path.stat().st_size > SIZE_LIMIT:
+        found = path.stat()
+        if found.st_size > SIZE_LIMIT:
             raise InputError(f"{path} is larger than {SIZE_LIMIT >> 30} GiB")
-        with safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
-            if metadata.get("format") != f"gradband-{kind}":
-                raise foreign
-            version = metadata.get("version", "")
-            if version != str(VERSION):
-                newer = version.isdecimal() and int(version) > VERSION
-                raise InputError(
-                    f"{path} was written by a newer gradband (its format is {version}, this one "
-                    f"reads {VERSION}): upgrade gradband"
-                    if newer
-                    else f"{path} has the format version {version!r}, which gradband never wrote"
-                )
-            arrays = {name: file.get_tensor(name) for name in sorted(file.keys())}
+        if not stat.S_ISREG(found.st_mode):
+            raise InputError(f"can't read {path}: it is not a file")
+        arrays, metadata = from_bytes(path.read_bytes())
+        if metadata.get("format") != f"gradband-{kind}":
+            raise foreign
+        version = metadata.get("version", "")
+        if version != str(VERSION):
+            newer = version.isdecimal() and int(version) > VERSION
+            raise InputError(
+                f"{path} was written by a newer gradband (its format is {version}, this one "
+                f"reads {VERSION}): upgrade gradband"
+                if newer
+                else f"{path} has the format version {version!r}, which gradband never wrote"
+            )
         about = json.loads(metadata["about"])
+    except NotSafetensorsError as error:
+        raise InputError(f"{path} is damaged or not a safetensors file: {error}") from None
     except InputError:
         raise
     except OSError as error:
         raise InputError(f"can't read {path}: {error.strerror or error}") from None
-    except SafetensorError as error:
-        raise InputError(f"{path} is damaged or not a safetensors file: {error}") from None
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise InputError(f"{path} is damaged: {error}") from None
     if not isinstance(about, dict):
         raise foreign
     return arrays, about
+
+
+class NotSafetensorsError(ValueError):
+    """Bytes that are not what the safetensors format says."""
+
+
+def from_bytes(data: bytes) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """The arrays of a safetensors file, by name, and its metadata.
+
+    The format is the length of a header, the header in JSON, and the arrays one behind the other. Nothing
+    is allocated on a header's word: all that it says must fit the bytes that are there.
+    """
+    if len(data) < 8:
+        raise NotSafetensorsError("it is too short")
+    length = int.from_bytes(data[:8], "little")
+    if length > len(data) - 8:
+        raise NotSafetensorsError(f"its header should have {length} bytes, which it has not")
+    try:
+        header = json.loads(data[8 : 8 + length].decode("utf-8"))
+    except (ValueError, RecursionError):
+        raise NotSafetensorsError("its header is not JSON") from None
+    metadata = header.pop("__metadata__", {}) if isinstance(header, dict) else None
+    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+        raise NotSafetensorsError("its metadata are not a table of texts")
+    body, arrays, ends = memoryview(data)[8 + length :], {}, [0]
+    for name, entry in sorted(header.items(), key=_begins):
+        begin, end = entry["data_offsets"]
+        shape, kind = entry.get("shape"), KINDS.get(str(entry.get("dtype")))
+        if kind is None or not isinstance(shape, list) or not all(_is_count(size) for size in shape):
+            raise NotSafetensorsError(f"{name[:80]!r} has no shape or no kind of numbers")
+        stored = np.dtype(kind)
+        if begin != ends[-1] or end > len(body) or end - begin != math.prod(shape) * stored.itemsize:
+            raise NotSafetensorsError(f"{name[:80]!r} has not as many bytes as its shape says")
+        values = np.frombuffer(body[begin:end], stored).reshape(shape)
+        arrays[name] = values.astype(stored.newbyteorder("="))
+        ends.append(end)
+    if ends[-1] != len(body):
+        raise NotSafetensorsError("there are more bytes than arrays")
+    return dict(sorted(arrays.items())), metadata
+
+
+def _begins(item: tuple[str, Any]) -> tuple[int, int]:
+    """Where an array begins and ends."""
+    offsets = item[1].get("data_offsets") if isinstance(item[1], dict) else None
+    if not isinstance(offsets, list) or len(offsets) != 2 or not all(_is_count(at) for at in offsets):
+        raise NotSafetensorsError(f"{item[0][:80]!r} is not an array")
+    return offsets[0], offsets[1]
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from gradband import plain, recorded
+from gradband import recorded
 from gradband.errors import InputError, shown
 from gradband.player import Event, Player
 
@@ -29,6 +29,11 @@ class Journal:
 
     def __init__(self, path: str | Path, player: Player) -> None:
         self.path = Path(path)
+        if player.drawn > 1:
+            raise InputError("a journal is for a player from its first decision on")
+        if self.path.exists() and not self.path.is_file():
+            raise InputError(f"the journal {self.path} is not a file")
+        self.broken = False
         self.events = 0
         self.dropped = 0
         self._sum = 0
@@ -47,20 +52,25 @@ class Journal:
 
     def append(self, event: Event) -> None:
         """Keeps an event for the next `commit`."""
-        body = json.dumps(event, separators=(",", ":"), allow_nan=False).encode()
-        self._sum = zlib.crc32(body, self._sum)
-        self._waiting.append(body[:-1] + _ending(self._sum) + b"\n")
+        line, self._sum = _line(event, self._sum)
+        self._waiting.append(line)
         self.events += 1
 
     def commit(self) -> None:
         """Writes what was appended, and returns when it is on disk."""
+        if self.broken:
+            raise RuntimeError(f"the journal {self.path} could not be written before")
         if not self._waiting:
             return
         data = memoryview(b"".join(self._waiting))
         self._waiting.clear()
-        while data:
-            data = data[os.write(self._file, data) :]
-        getattr(os, "fdatasync", os.fsync)(self._file)
+        try:
+            while data:
+                data = data[os.write(self._file, data) :]
+            getattr(os, "fdatasync", os.fsync)(self._file)
+        except OSError as error:
+            self.broken = True
+            raise RuntimeError(f"can't write the journal {self.path}: {error.strerror}") from None
 
     def close(self) -> None:
         os.close(self._file)
@@ -79,16 +89,18 @@ class Journal:
             "format": "gradband-journal",
             "version": VERSION,
             "policy": player.law.name,
-            "fingerprint": plain.fingerprint(player.law),
+            "fingerprint": player.law.fingerprint,
             "seed": player.seed,
         }
         end = 0
         with open(os.dup(self._file), "rb") as file:
             for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE), b""), 1):
-                if not line.endswith(b"\n") and len(line) < LONGEST_LINE:
-                    self.dropped = len(line)
-                    break
                 try:
+                    if not line.endswith(b"\n") and len(line) < LONGEST_LINE:
+                        if number == 1 and not _line(header, 0)[0].startswith(line):
+                            raise InputError("this is not a gradband journal")
+                        self.dropped = len(line)
+                        break
                     event = self._checked(line.rstrip(b"\n"))
                     if number == 1:
                         _check_header(event, header)
@@ -121,6 +133,13 @@ class Journal:
             raise InputError("this is not JSON") from None
 
 
+def _line(event: Event, before: int) -> tuple[bytes, int]:
+    """The line of an event, and the checksum up to it."""
+    body = json.dumps(event, separators=(",", ":"), allow_nan=False).encode()
+    checksum = zlib.crc32(body, before)
+    return body[:-1] + _ending(checksum) + b"\n", checksum
+
+
 def _ending(checksum: int) -> bytes:
     return b',"crc":"%08x"}' % checksum
 
@@ -147,8 +166,10 @@ def _lock(file: int, path: Path) -> None:
         return
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         raise InputError(f"the journal {path} is in use by another process") from None
+    except OSError as error:
+        raise InputError(f"can't lock the journal {path}: {error.strerror}") from None
 
 
 def _sync_folder(folder: Path) -> None:

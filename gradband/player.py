@@ -1,4 +1,4 @@
-"""Plays a policy in production. NumPy is all it needs.
+"""Plays a policy in production. NumPy is all that it needs.
 
     player = Player("policy.safetensors", seed=0)
     arm = player.select()           # an arm's number, with arm.id and arm.propensity
@@ -33,6 +33,9 @@ class Decision(int):
         made.id, made.propensity = id, propensity
         return made
 
+    def __reduce__(self) -> tuple[Any, ...]:  # so that it can be copied
+        return Decision, (int(self), self.id, self.propensity)
+
     def __repr__(self) -> str:
         return f"Decision({int(self)}, id={self.id!r}, propensity={self.propensity:.6g})"
 
@@ -47,6 +50,9 @@ class Batch(tuple[int, ...]):
         made = super().__new__(cls, pulls)
         made.id, made.propensities = id, tuple(propensities)
         return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Batch, (tuple(self), self.id, self.propensities)
 
 
 class Player:
@@ -68,9 +74,6 @@ class Player:
         self.law = policy if isinstance(policy, plain.Law) else plain.load(policy)
         self.seed = whole("seed", seed, least=0)
         self.record = record
-        self._begin()
-
-    def _begin(self) -> None:
         self._bits = np.random.PCG64(self.seed)
         self.drawn = 0
         self._memory = self.law.begin(self._draw())
@@ -78,7 +81,7 @@ class Player:
         self.arms_ever = self.law.arms
         self._fresh = list(self._active) if self.law.opens else []  # arms that must be tried first
         self._decisions = 0
-        self._numbered = 0  # decisions whose id is their number
+        self.numbered = 0  # decisions whose id is their number
         self._open: dict[str, Event] = {}
         self._finished: set[str] = set()
         self._p: np.ndarray | None = None
@@ -93,21 +96,23 @@ class Player:
         """Ids of decisions that wait for their rewards, oldest first."""
         return tuple(self._open)
 
-    def finished(self, id: str) -> bool:
-        """Whether a decision of this id was made and has its reward."""
-        if id in self._open or not id.startswith("#"):
-            return id in self._finished
-        number = id[1:]
-        return number.isdecimal() and str(int(number)) == number and 0 < int(number) <= self._numbered
+    def waits(self, id: Any) -> bool:
+        """Whether a decision of this id waits for its reward."""
+        return isinstance(id, str) and id in self._open
 
-    def waiting(self, id: str) -> Event:
+    def finished(self, id: Any) -> bool:
+        """Whether a decision of this id was made and has its reward."""
+        if self.waits(id) or not recorded.is_id(id):
+            return False
+        return id in self._finished or 0 < recorded.number_of(id) <= self.numbered
+
+    def waiting(self, id: Any) -> Event:
         """The decision of this id, if it waits for its reward."""
-        event = self._open.get(id) if isinstance(id, str) else None
-        if event is None:
-            if isinstance(id, str) and self.finished(id):
+        if not self.waits(id):
+            if self.finished(id):
                 raise InputError(f"the decision {shown(id)} has its reward already")
             raise InputError(f"there is no decision {shown(id)}")
-        return event
+        return self._open[id]
 
     def probabilities(self) -> np.ndarray:
         """Probabilities of pulling the arms, by their numbers."""
@@ -115,8 +120,8 @@ class Player:
 
     def select(self, id: str | None = None) -> Decision:
         """Chooses an arm. An `id` that still waits for its reward gives the same decision again."""
-        if id is not None and id in self._open:
-            return self._again(id)
+        if self.waits(id):
+            return self._again(str(id))
         id = self._new_id(id)
         p = self._current()
         place = self._choose(p)
@@ -131,12 +136,10 @@ class Player:
         if not self.law.batches:
             raise InputError(f"{self.law.name} needs to see every reward at once, not in batches")
         count = whole("count", count)
-        if id is not None and id in self._open:
-            return self._same_batch(id, count)
+        if self.waits(id):
+            return self._same_batch(str(id), count)
         id = self._new_id(id)
-        opening = self.law.opens and not self._decisions
-        k = len(self._active)
-        p = np.full(k, 1 / k) if opening else self._current()
+        p = self._probabilities()  # with no arm that must be first, since a batch has room for all
         self._draw()
         draws = np.random.default_rng([self.seed, self.drawn])  # a stream of this batch's own
         pulls = self._spread(draws.multinomial(count, p / p.sum())).astype(int).tolist()
@@ -152,7 +155,7 @@ class Player:
         """
         id = self._which(decision)
         if "arms" in self.waiting(id):
-            raise InputError(f"{shown(id)} is a batch: give the sums of its rewards to update_many")
+            raise InputError(f"{shown(id)} is a batch: it has sums of rewards, not a reward")
         given: Any = reward
         recorded.check_reward(self.law, float(given) if isinstance(given, np.number) else given)
         heard = reward = float(given)
@@ -162,24 +165,35 @@ class Player:
 
     def update_many(self, batch: "Batch | str", sums: "Sequence[int] | np.ndarray") -> None:
         """Hears of a batch: how many of each arm's pulls had the reward 1, the others having 0."""
-        id = batch.id if isinstance(batch, Batch) else batch
+        id = batch.id if isinstance(batch, Batch | Decision) else batch
         event = self.waiting(id)
         if "arms" not in event:
-            raise InputError(f"{shown(id)} is one decision, not a batch: give its reward to update")
+            raise InputError(f"{shown(id)} is one decision, not a batch: it has a reward, not sums")
         given: Any = sums.tolist() if isinstance(sums, np.ndarray) else sums
+        if isinstance(given, list | tuple):
+            given = [int(entry) if isinstance(entry, np.integer) else entry for entry in given]
         recorded.check_sums(event, given)
-        self.apply({"op": "update", "id": id, "sums": list(given), "drawn": self.drawn})
+        self.apply({"op": "update", "id": id, "sums": given, "drawn": self.drawn})
 
-    def add_arm(self) -> int:
-        """Adds an arm that nothing is known of, and returns its number."""
+    def add_arm(self, arm: int | None = None) -> int:
+        """Adds an arm that nothing is known of, and returns its number.
+
+        Whoever says which number it will be may ask again: an arm that was added before is not added twice.
+        """
         self.need_flexible("added")
+        if arm is not None and whole("arm", arm, least=self.law.arms) < self.arms_ever:
+            return int(arm)
+        if arm not in (None, self.arms_ever):
+            raise InputError(f"the next arm has the number {self.arms_ever}, not {shown(arm)}")
+        if self.arms_ever >= plain.MOST_ARMS:
+            raise InputError(f"there can be at most {plain.MOST_ARMS} arms")
         self.apply({"op": "add", "arm": self.arms_ever})
         return self.arms_ever - 1
 
     def retire(self, arm: int) -> None:
         """Stops pulling an arm. A reward that it still waits for may come, and is not used."""
         self.need_flexible("retired")
-        if isinstance(arm, bool) or arm not in self._active:
+        if recorded.is_count(arm) is False or arm not in self._active:
             raise InputError(f"there is no arm {shown(arm)} to retire: the arms are {listed(self._active)}")
         if len(self._active) == 1:
             raise InputError(f"arm {arm} is the last one, and can't be retired")
@@ -213,22 +227,20 @@ class Player:
     def _decided(self, event: Event) -> None:
         self._open[event["id"]] = event
         self._decisions += 1
-        if event["id"] == f"#{self._numbered + 1}":
-            self._numbered += 1
-        changed = self.law.decide(self._memory)
+        if recorded.number_of(event["id"]):
+            self.numbered += 1
+        if self.law.decide(self._memory):
+            self._p = None
         if self._fresh:
-            changed = True
             if "arms" in event:
-                self._fresh = []
+                self._fresh = [arm for arm in self._fresh if not event["arms"][arm]]
             elif event["arm"] in self._fresh:
                 self._fresh.remove(event["arm"])
-        if changed:
-            self._p = None
 
     def _heard(self, event: Event) -> None:
         id = event["id"]
         decision = self._open.pop(id)
-        if not id.startswith("#"):
+        if not recorded.number_of(id):
             self._finished.add(id)
         if "arms" in decision:
             pulls = self._known(decision["arms"])
@@ -247,16 +259,16 @@ class Player:
             "format": "gradband-state",
             "version": recorded.VERSION,
             "policy": self.law.name,
-            "fingerprint": plain.fingerprint(self.law),
+            "fingerprint": self.law.fingerprint,
             "seed": self.seed,
             "drawn": self.drawn,
             "decisions": self._decisions,
-            "numbered": self._numbered,
+            "numbered": self.numbered,
             "arms": self.arms_ever,
             "active": list(self._active),
             "fresh": list(self._fresh),
             "memory": {name: array.tolist() for name, array in self._memory.items()},
-            "open": [dict(event) for event in self._open.values()],
+            "open": [_copy(event) for event in self._open.values()],
             "finished": sorted(self._finished),
         }
 
@@ -265,6 +277,8 @@ class Player:
 
         The future is the one that player would have had: the same draws come next, none comes again.
         """
+        if self.record is not None:
+            raise InputError("a player whose events are recorded can't be restored: the record would lie")
         found = recorded.check_state(self, state)
         self.seed = found["seed"]
         self._bits, self.drawn = np.random.PCG64(self.seed), 0
@@ -272,20 +286,26 @@ class Player:
         self._memory = found["memory"]
         self._active, self._fresh = list(found["active"]), list(found["fresh"])
         self.arms_ever, self._decisions = found["arms"], found["decisions"]
-        self._numbered = found["numbered"]
-        self._open = {event["id"]: dict(event) for event in found["open"]}
+        self.numbered = found["numbered"]
+        self._open = {event["id"]: _copy(event) for event in found["open"]}
         self._finished = set(found["finished"])
         self._p = None
 
     def _current(self) -> np.ndarray:
-        """Probabilities of the active arms, in their order."""
+        """Probabilities of the active arms, in their order, for one decision."""
+        if self._fresh:
+            return certain(self._active.index(self._fresh[0]), len(self._active))
+        return self._probabilities()
+
+    def _probabilities(self) -> np.ndarray:
+        """What the law says, computed once for all decisions until the next reward."""
         if self._p is None:
             if self.law.bounded and self._memory["rounds"] >= self.law.horizon:
                 raise InputError(f"{self.law.name} was made for {self.law.horizon} rounds, which are over")
-            if self._fresh:
-                self._p = certain(self._active.index(self._fresh[0]), len(self._active))
-            else:
-                self._p = self.law.probabilities(self._memory)
+            p = self.law.probabilities(self._memory)
+            if not abs(p.sum() - 1) < 1e-6:
+                raise InputError(f"{self.law.name} has no probabilities: its numbers are too large")
+            self._p = p
         return self._p
 
     def _spread(self, values: np.ndarray) -> np.ndarray:
@@ -318,7 +338,7 @@ class Player:
 
     def _new_id(self, id: str | None) -> str:
         if id is None:
-            return f"#{self._numbered + 1}"
+            return f"#{self.numbered + 1}"
         if not recorded.is_id(id) or id.startswith("#"):
             raise InputError(
                 f"an id must be a text of 1 to {recorded.LONGEST_ID} characters that does not begin "
@@ -341,7 +361,7 @@ class Player:
         return Batch(event["arms"], id, event["p"])
 
     def _which(self, decision: Any) -> str:
-        if isinstance(decision, Decision):
+        if isinstance(decision, Decision | Batch):
             return decision.id
         if isinstance(decision, str):
             return decision
@@ -359,3 +379,8 @@ class Player:
 
 def listed(arms: Sequence[int]) -> str:
     return ", ".join(str(arm) for arm in arms)
+
+
+def _copy(event: Event) -> Event:
+    """An event that shares nothing with another."""
+    return {key: list(value) if isinstance(value, list) else value for key, value in event.items()}

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 VERSION = 1
 LONGEST_ID = 256
-MOST_ARMS = 1_000_000
+MOST_PULLS = 2**31  # in a batch
 MOST_DRAWS = 2**63
 
 
@@ -25,10 +25,15 @@ def check_event(player: "Player", event: Any) -> None:
     if op == "select":
         _keys(event, "op", "id", "arms" if "arms" in event else "arm", "p", "drawn")
         _decision(event, player.arms_ever, player.law.batches)
-        if event["id"] in player.open or player.finished(event["id"]):
+        if player.waits(event["id"]) or player.finished(event["id"]):
             raise InputError(f"the decision {shown(event['id'])} was made before")
-        if "arm" in event and event["arm"] not in player.arms:
-            raise InputError(f"there is no arm {shown(event['arm'])}")
+        if number_of(event["id"]) not in (0, player.numbered + 1):
+            raise InputError(f"after {player.numbered} numbered decisions comes no {event['id']}")
+        if "arms" in event and len(event["arms"]) != player.arms_ever:
+            raise InputError(f"a batch of {player.arms_ever} arms must say of each how often it is pulled")
+        pulls = event["arms"] if "arms" in event else [0] * event["arm"] + [1]
+        if gone := {arm for arm, count in enumerate(pulls) if count} - set(player.arms):
+            raise InputError(f"there is no arm {min(gone)}")
     elif op == "update":
         _keys(event, "op", "id", *(("sums",) if "sums" in event else ("reward", "heard")), "drawn")
         decision = player.waiting(event["id"])
@@ -43,10 +48,11 @@ def check_event(player: "Player", event: Any) -> None:
                 raise InputError(f"{player.law.name} hears 0 or 1, not {shown(event['heard'])}")
     elif op in ("add", "retire"):
         _keys(event, "op", "arm")
-        player.need_flexible("added" if op == "add" else "retired")
+        done = "added" if op == "add" else "retired"
+        player.need_flexible(done)
         allowed = (player.arms_ever,) if op == "add" else player.arms if len(player.arms) > 1 else ()
-        if isinstance(event["arm"], bool) or event["arm"] not in allowed:
-            raise InputError(f"arm {shown(event['arm'])} can't be {op}ed".replace("eed", "ed"))
+        if _count("arm", event["arm"]) not in allowed or event["arm"] >= plain.MOST_ARMS:
+            raise InputError(f"arm {shown(event['arm'])} can't be {done}")
     else:
         raise InputError(f"there is no op {shown(op)}")
     if "drawn" in event and not player.drawn <= _count("drawn", event["drawn"]) <= player.drawn + 1:
@@ -61,12 +67,12 @@ def check_state(player: "Player", state: Any) -> dict[str, Any]:
     if state.get("version") != VERSION:
         raise InputError(f"this state has the version {shown(state.get('version'))}, not {VERSION}")
     _keys(state, *keys, "active", "fresh", "memory", "open", "finished")
-    if state["fingerprint"] != plain.fingerprint(player.law):
+    if state["fingerprint"] != player.law.fingerprint:
         raise InputError(f"this is the state of another policy, {shown(state['policy'])}")
     for name in ("seed", "drawn", "decisions", "numbered", "arms"):
         _count(name, state[name])
     law = player.law
-    if not law.arms <= state["arms"] <= MOST_ARMS or (state["arms"] > law.arms and not law.flexible):
+    if not law.arms <= state["arms"] <= plain.MOST_ARMS or (state["arms"] > law.arms and not law.flexible):
         raise InputError(f"{law.name} can't have {state['arms']} arms")
     active = _distinct("active", state["active"], state["arms"])
     if not active or (len(active) < state["arms"] and not law.flexible):
@@ -87,6 +93,8 @@ def check_state(player: "Player", state: Any) -> dict[str, Any]:
     ids = [event["id"] for event in state["open"]]
     if len(set(ids)) < len(ids) or set(ids) & set(finished):
         raise InputError("an id is there twice")
+    if any(number_of(id) > state["numbered"] for id in ids):
+        raise InputError(f"there are {state['numbered']} numbered decisions, and no later ones")
     return state | {"memory": memory}
 
 
@@ -104,8 +112,9 @@ def _decision(event: dict[str, Any], arms: int, batches: bool) -> None:
         raise InputError(f"{shown(event)} is not a batch among {arms} arms")
     if len(pulls) != len(p) or not all(_probability(entry) for entry in p):
         raise InputError("a batch needs one probability for each of its arms")
-    if any(_count("pulls", count) and not share for count, share in zip(pulls, p, strict=True)):
-        raise InputError("an arm of probability 0 can't be pulled")
+    for count, share in zip(pulls, p, strict=True):
+        if _count("pulls", count) >= MOST_PULLS or (count and not share):
+            raise InputError(f"an arm of probability {share} can't be pulled {count} times")
 
 
 def _memory(player: "Player", given: Any, arms: int) -> plain.Memory:
@@ -116,21 +125,19 @@ def _memory(player: "Player", given: Any, arms: int) -> plain.Memory:
     memory = {}
     for name, like in usual.items():
         by_arm = like.ndim and player.law.flexible
-        try:
-            array = np.array(given[name], dtype=np.float64)
-        except (TypeError, ValueError, OverflowError):
-            array = np.array(math.nan)
-        if array.shape != ((arms,) if by_arm else like.shape) or not np.isfinite(array).all():
-            raise InputError(f"{name} in memory must hold finite numbers, one for each arm")
-        memory[name] = array
+        wanted = (arms,) if by_arm else like.shape
+        entries = given[name] if isinstance(given[name], list) else [given[name]]
+        fit = isinstance(given[name], list) == bool(wanted) and len(entries) == math.prod(wanted)
+        if not fit or not all(_is_number(entry) for entry in entries):
+            raise InputError(f"{name} in memory must hold finite numbers, {wanted or 1} of them")
+        memory[name] = np.array(entries, dtype=np.float64).reshape(wanted)
     player.law.check_memory(memory)
     return memory
 
 
 def check_reward(law: plain.Law, reward: Any) -> None:
     """Refuses what can't be a reward."""
-    # Compared before it is converted: Python's integers may be larger than any float.
-    if not isinstance(reward, int | float) or not abs(reward) <= LARGEST:
+    if not _is_number(reward):
         raise InputError(f"a reward must be a finite number, not {shown(reward)}")
     if (law.binary or law.unit) and not 0 <= reward <= 1:
         raise InputError(f"a reward of {law.name} must lie in [0, 1], not {shown(reward)}")
@@ -149,10 +156,29 @@ def is_id(id: Any) -> bool:
     return isinstance(id, str) and 0 < len(id) <= LONGEST_ID
 
 
+def number_of(id: str) -> int:
+    """The number in an id such as #17, or 0.
+
+    >>> number_of("#17"), number_of("#017"), number_of("visitor 17")
+    (17, 0, 0)
+    """
+    digits = id[1:] if id.startswith("#") else ""
+    return int(digits) if digits.isascii() and digits.isdecimal() and digits[0] != "0" else 0
+
+
+def _is_number(value: Any) -> bool:
+    # Compared before it is converted: Python's integers may be larger than any float.
+    return isinstance(value, int | float) and abs(value) <= LARGEST
+
+
+def is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MOST_DRAWS
+
+
 def _count(what: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < MOST_DRAWS:
+    if not is_count(value):
         raise InputError(f"{what} must be a whole number of at least 0, not {shown(value)}")
-    return value
+    return int(value)
 
 
 def _probability(value: Any) -> bool:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -11,16 +10,7 @@ from gradband.journal import Journal
 from gradband.player import Player
 
 LONGEST_REQUEST = 1 << 24
-OPS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
-    "select": (frozenset(), frozenset({"id", "count"})),
-    "update": (frozenset({"id"}), frozenset({"reward", "sums"})),
-    "probabilities": (frozenset(), frozenset()),
-    "add": (frozenset(), frozenset()),
-    "retire": (frozenset({"arm"}), frozenset()),
-    "state": (frozenset(), frozenset()),
-    "restore": (frozenset({"state"}), frozenset()),
-}
-"""operations, with the keys that each needs and may have"""
+Request = dict[str, Any]
 
 
 def serve(player: Player, journal: Journal | None, source: int = 0, target: int = 1) -> None:
@@ -71,31 +61,26 @@ def respond(player: Player, journal: Journal | None, line: bytes, number: int) -
     return json.dumps(answer, allow_nan=False) + "\n"
 
 
-def answered(player: Player, journal: Journal | None, request: dict[str, Any]) -> dict[str, Any]:
+def answered(player: Player, journal: Journal | None, request: Request) -> dict[str, Any]:
     """Does what is asked, and says what came of it."""
     op = request.get("op")
     if not isinstance(op, str) or op not in OPS:
         raise InputError(f"op must be one of {', '.join(OPS)}, not {shown(op)}")
-    needed, allowed = OPS[op]
+    function, needed, allowed = OPS[op]
+    known = (*needed, *allowed)
     for key in request:
-        if key not in needed | allowed | {"op"}:
-            raise InputError(f"{op} knows no {shown(key)}: it takes {', '.join(sorted(needed | allowed))}")
+        if key not in (*known, "op"):
+            takes = f"it takes {', '.join(known)}" if known else "it takes nothing"
+            raise InputError(f"{op} knows no {shown(key)}: {takes}")
     for key in needed:
         if key not in request:
             raise InputError(f"{op} needs {key}")
-    asked: dict[str, Callable[[], dict[str, Any]]] = {
-        "select": lambda: select(player, request),
-        "update": lambda: update(player, request),
-        "probabilities": lambda: {"probabilities": player.probabilities().tolist()},
-        "add": lambda: {"arm": player.add_arm()},
-        "retire": lambda: retire(player, request["arm"]),
-        "state": lambda: {"state": player.state()},
-        "restore": lambda: restore(player, journal, request["state"]),
-    }
-    return {"op": op, **asked[op]()}
+    if op == "restore" and journal is not None:
+        raise InputError("a player goes on from its journal, and can't be restored otherwise")
+    return {"op": op, **function(player, request)}
 
 
-def select(player: Player, request: dict[str, Any]) -> dict[str, Any]:
+def select(player: Player, request: Request) -> dict[str, Any]:
     id = request.get("id")
     if "count" in request:
         batch = player.select_many(request["count"], id)
@@ -104,7 +89,7 @@ def select(player: Player, request: dict[str, Any]) -> dict[str, Any]:
     return {"id": decision.id, "arm": int(decision), "propensity": decision.propensity}
 
 
-def update(player: Player, request: dict[str, Any]) -> dict[str, Any]:
+def update(player: Player, request: Request) -> dict[str, Any]:
     id = request["id"]
     if not isinstance(id, str):
         raise InputError(f"an id must be a text, not {shown(id)}")
@@ -117,20 +102,35 @@ def update(player: Player, request: dict[str, Any]) -> dict[str, Any]:
     return {"id": id}
 
 
-def retire(player: Player, arm: Any) -> dict[str, Any]:
-    player.retire(arm)
-    return {"arm": arm}
+def probabilities(player: Player, request: Request) -> dict[str, Any]:
+    return {"probabilities": player.probabilities().tolist()}
 
 
-def restore(player: Player, journal: Journal | None, state: Any) -> dict[str, Any]:
-    if journal is not None:
-        raise InputError(
-            "a player with a journal goes on from its journal, and can't be restored otherwise"
-        )
-    player.restore(state)
+def add(player: Player, request: Request) -> dict[str, Any]:
+    return {"arm": player.add_arm(request.get("arm"))}
+
+
+def retire(player: Player, request: Request) -> dict[str, Any]:
+    player.retire(request["arm"])
+    return {"arm": request["arm"]}
+
+
+def state(player: Player, request: Request) -> dict[str, Any]:
+    return {"state": player.state()}
+
+
+def restore(player: Player, request: Request) -> dict[str, Any]:
+    player.restore(request["state"])
     return {}
 
 
-def tell(message: str) -> None:
-    """A line for whoever watches; answers go elsewhere."""
-    print(f"gradband: {message}", file=sys.stderr, flush=True)
+OPS: dict[str, tuple[Callable[[Player, Request], dict[str, Any]], tuple[str, ...], tuple[str, ...]]] = {
+    "select": (select, (), ("id", "count")),
+    "update": (update, ("id",), ("reward", "sums")),
+    "probabilities": (probabilities, (), ()),
+    "add": (add, (), ("arm",)),
+    "retire": (retire, ("arm",), ()),
+    "state": (state, (), ()),
+    "restore": (restore, ("state",), ()),
+}
+"""what can be asked: the function that does it, the keys that it needs, and those that it may have"""

@@ -1,5 +1,8 @@
 """ONNX models do what players do."""
 
+import json
+import sys
+
 import numpy as np
 import onnx
 import onnxruntime
@@ -7,6 +10,7 @@ import pytest
 from test_player import ALL, learned
 
 import gradband as gb
+from gradband import cli
 from gradband.export import as_onnx, write
 from gradband.player import Player
 
@@ -74,6 +78,42 @@ def test_an_arm_of_minus_one_changes_nothing():
     session.step(-1, 1.0)
     for name, array in session.state.items():
         np.testing.assert_array_equal(array, before[name])
+
+
+def test_an_index_network_plays_on_after_its_horizon():
+    given = learned("index", horizon=5)
+    session = Session(as_onnx(given))
+    for _ in range(12):
+        p = session.step(1, 0.0)
+    assert np.isfinite(p).all()
+
+
+def test_the_command_writes_a_model(tmp_path, monkeypatch, capsys):
+    policy, model = tmp_path / "policy.safetensors", tmp_path / "policy.onnx"
+    learned("softelim").save(policy)
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["gradband", "export", str(policy), *map(str, words)])
+        with pytest.raises(SystemExit) as stopped:
+            cli.main()
+        return stopped.value.code, capsys.readouterr()
+
+    code, said = run()
+    assert (code, "takes pulls float32[4]" in said.out) == (0, True)
+    code, said = run("--json")
+    assert json.loads(said.out)["files"] == {"model": str(model)}
+    onnx.checker.check_model(model.read_bytes(), full_check=True)
+    before = policy.read_bytes()
+    own = "file of its own"
+    for words, says in (
+        (("--to", "onx"), "did you mean"),
+        (("--out", policy), own),
+        (("--out", tmp_path), own),
+    ):
+        code, said = run(*words)
+        assert code == 2
+        assert says in said.err
+    assert policy.read_bytes() == before
 
 
 def test_a_model_is_valid_and_says_what_it_takes():

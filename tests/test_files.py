@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
 import gradband
 from gradband import files
@@ -219,6 +219,47 @@ def valid(tmp_path_factory):
     path = tmp_path_factory.mktemp("valid") / "policy.safetensors"
     learned().save(path)
     return path.read_bytes()
+
+
+def test_files_are_read_as_safetensors_reads_them(path):
+    rng = np.random.default_rng(0)
+    kinds = ("?", "u1", "i1", "u2", "i2", "f2", "u4", "i4", "f4", "u8", "i8", "f8")
+    arrays = {f"a {kind}": (9 * rng.random((2, 3))).astype(kind) for kind in kinds}
+    arrays |= {"none": np.zeros((0, 3)), "one": np.array(2.5)}
+    files.save(path, "policy", arrays, {})
+    found = files.load(path, "policy")[0]
+    for name, array in load_file(path).items():
+        assert (found[name].dtype, found[name].shape) == (array.dtype, array.shape)
+        assert found[name].tobytes() == array.tobytes()
+    assert set(found) == set(arrays)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        [],
+        {"a": 3},
+        {"a": {"dtype": "F32", "shape": [1]}},
+        {"a": {"dtype": "F32", "shape": [1], "data_offsets": [0]}},
+        {"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 8]}},
+        {"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}},
+        {"a": {"dtype": "F32", "shape": [1], "data_offsets": [4, 8]}},
+        {"a": {"dtype": "F32", "shape": [-1], "data_offsets": [0, 4]}},
+        {"a": {"dtype": "F32", "shape": [True], "data_offsets": [0, 4]}},
+        {"a": {"dtype": "F32", "shape": [10**30, 0], "data_offsets": [0, 4]}},
+        {"a": {"dtype": "F99", "shape": [1], "data_offsets": [0, 4]}},
+        {"a": {"dtype": "F32", "shape": [1], "data_offsets": [0.0, 4.0]}},
+        {"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}, "__metadata__": {"format": 3}},
+        {"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}, "__metadata__": []},
+        {name: {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]} for name in "ab"},
+        {},
+    ],
+)
+def test_headers_that_say_what_is_not_there_are_refused(path, header):
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + bytes(4))
+    with pytest.raises(InputError, match="not a safetensors file"):
+        files.load(path, "policy")
 
 
 def test_truncated_file_is_refused(path, valid):

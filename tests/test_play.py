@@ -98,6 +98,14 @@ def test_a_state_goes_on_in_another_process(policy):
         ({"op": ["select"]}, "op must be one of"),
         ({"op": "select", "ide": "x"}, "select knows no 'ide'"),
         ({"op": "select", "id": 3}, "an id must be"),
+        ({"op": "select", "id": ["x"]}, "an id must be"),
+        ({"op": "select", "id": {}, "count": 5}, "an id must be"),
+        ({"op": "update", "id": "#" + "9" * 5000, "reward": 1}, "no decision"),
+        ({"op": "update", "id": ["x"], "reward": 1}, "an id must be a text"),
+        ({"op": "add", "arm": 9}, "the next arm has the number 4"),
+        ({"op": "add", "arm": 4.0}, "arm must be a whole number"),
+        ({"op": "retire", "arm": 1.0}, "no arm 1.0"),
+        ({"op": "state", "id": "x"}, "it takes nothing"),
         ({"op": "select", "count": 0}, "count must be"),
         ({"op": "select", "count": 1e9}, "count must be"),
         ({"op": "update", "reward": 1}, "update needs id"),
@@ -261,6 +269,11 @@ def forged(events, path, policy, seed=0):
         {"op": "add", "arm": 7},
         {"op": "retire", "arm": 7},
         {"op": "retire", "arm": [0]},
+        {"op": "retire", "arm": 1.0},
+        {"op": "add", "arm": 4.0},
+        {"op": "select", "id": "#2", "arm": 0, "p": 0.5, "drawn": 2},
+        {"op": "select", "id": "x", "arms": [2**62] * 4, "p": [0.25] * 4, "drawn": 2},
+        {"op": "select", "id": "x", "arms": [1, 2], "p": [0.5, 0.5], "drawn": 2},
     ],
 )
 def test_events_that_can_not_be_are_refused(policy, tmp_path, event):
@@ -268,6 +281,77 @@ def test_events_that_can_not_be_are_refused(policy, tmp_path, event):
     forged([event], path, policy)
     with pytest.raises(gb.InputError, match="line 2:"):
         Journal(path, Player(policy))
+
+
+@pytest.mark.parametrize("content", [b"x", b'{"rows": []}', b"a,b\n1,2\n", b'{"format":"else"'])
+def test_a_file_that_is_no_journal_is_left_alone(policy, tmp_path, content):
+    path = tmp_path / "mine"
+    path.write_bytes(content)
+    with pytest.raises(gb.InputError, match="line 1: this is"):
+        Journal(path, Player(policy))
+    assert path.read_bytes() == content
+
+
+def test_what_is_no_file_is_no_journal(policy, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path, tmp_path / "pipe", "/dev/null"):
+        with pytest.raises(gb.InputError, match="is not a file"):
+            Journal(path, Player(policy))
+    with pytest.raises(gb.InputError, match="it is not a file"):
+        Player(tmp_path / "pipe")
+
+
+def test_a_full_disk_ends_the_play_before_it_answers(policy, tmp_path):
+    """Only so many bytes can be written: whoever is not answered finds nothing but what was answered."""
+    path = tmp_path / "journal.jsonl"
+    lines = b"".join(b'{"op": "select", "id": "d%d"}\n' % i for i in range(30))
+    limit = "import resource as r; r.setrlimit(r.RLIMIT_FSIZE, (700, 700))"
+    words = ["-c", f"{limit}; from gradband import cli; cli.main()", "play", policy, "--journal", path]
+    done = subprocess.run([sys.executable, *words], input=lines, capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert b"can't write the journal" in done.stderr
+    assert b"Traceback" not in done.stderr
+    again, answers = play(policy, [{"op": "select", "id": "d0"}], "--journal", str(path))
+    assert (again.returncode, answers[0]["arm"]) == (0, 0)
+
+
+def test_a_journal_that_could_not_be_written_is_not_written_on(policy, tmp_path, monkeypatch):
+    player = Player(policy)
+    with Journal(tmp_path / "journal.jsonl", player) as journal:
+        player.record = journal.append
+        player.select()
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "write", lambda *given: (_ for _ in ()).throw(OSError(28, "No space left")))
+            with pytest.raises(RuntimeError, match="No space left"):
+                journal.commit()
+        player.select()
+        with pytest.raises(RuntimeError, match="could not be written before"):
+            journal.commit()
+
+
+def test_a_journal_is_for_a_player_from_its_start(policy, tmp_path):
+    player = Player(policy)
+    player.select()
+    with pytest.raises(gb.InputError, match="first decision on"):
+        Journal(tmp_path / "journal.jsonl", player)
+    fresh = Player(policy)
+    with Journal(tmp_path / "journal.jsonl", fresh) as journal:
+        fresh.record = journal.append
+        with pytest.raises(gb.InputError, match="the record would lie"):
+            fresh.restore(player.state())
+
+
+def test_many_open_decisions_are_replayed_in_time(policy, tmp_path):
+    path = tmp_path / "journal.jsonl"
+    player = Player(policy)
+    with Journal(path, player) as journal:
+        player.record = journal.append
+        for i in range(20_000):
+            player.select(f"visitor {i}")
+        journal.commit()
+    began = time.perf_counter()
+    Journal(path, Player(policy)).close()
+    assert time.perf_counter() - began < 5
 
 
 def test_a_journal_belongs_to_a_policy_and_a_seed_and_one_process(policy, tmp_path):

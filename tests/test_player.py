@@ -1,6 +1,9 @@
 """Players in NumPy play as the policies in JAX do, whatever happens to them."""
 
+import copy
+import dataclasses
 import json
+import pickle
 import subprocess
 import sys
 
@@ -29,11 +32,11 @@ SAMPLED = ("ts", "hierarchical-ts")  # whose JAX policies draw samples, and have
 ALL = [*gb.policies.POLICIES, *gb.policies.TABLES]
 
 
-def learned(name, arms=ARMS, horizon=HORIZON):
+def learned(name, arms=ARMS, horizon=HORIZON, **settings):
     """A policy with parameters as far from special as learned ones."""
     if name in TABLES:
         return gb.exact.optimum(TABLES[name]).policy
-    policy = gb.policies.named(name).bind(arms, horizon)
+    policy = dataclasses.replace(gb.policies.named(name), **settings).bind(arms, horizon)
     params = policy.init(jax.random.key(1))
     rng = np.random.default_rng(2)
     if name in ("lstm", "index"):
@@ -66,12 +69,27 @@ def test_every_policy_can_be_played():
         assert (law.binary, law.unit, law.batches) == (policy.binary, policy.unit, policy.batches)
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if name not in SAMPLED])
+OTHERS = [
+    ("bayes-ucb", {"a": 0.1, "b": 0.1}),
+    ("bayes-ucb", {"a": 2.0, "b": 30.0}),
+    ("kl-ucb", {"c": 3.0}),
+    ("split", {"share": 0.1}),
+    ("gittins", {"a": 0.5, "b": 3.0}),
+    ("index", {"hidden": 5, "a": 0.3, "b": 20.0}),
+    ("lstm", {"hidden": 7, "bias_scale": 1.0}),
+    ("dqn", {"hidden": 9}),
+]
+"""settings other than the usual"""
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"), [*((name, {}) for name in ALL if name not in SAMPLED), *OTHERS], ids=str
+)
 @pytest.mark.parametrize("rewards", ["binary", "between"])
 @pytest.mark.parametrize(("wide", "tolerance"), [(False, 1e-6), (True, 1e-9)])
-def test_probabilities_are_those_of_the_jax_policy(files, name, rewards, wide, tolerance):
+def test_probabilities_are_those_of_the_jax_policy(files, name, settings, rewards, wide, tolerance):
     """To 1e-6, which is about what float32 keeps; and to 1e-9 where JAX computes in float64 too."""
-    path = files(name)
+    path = files(name, **settings)
     given = gb.load(path)
     policy, binary = given.policy, given.policy.binary
     with jax.enable_x64(wide):
@@ -166,10 +184,10 @@ def test_quantiles_of_bayes_ucb_are_scipys(tail):
 
 @pytest.mark.parametrize("name", ALL)
 def test_a_player_needs_numpy_and_nothing_more(files, name):
-    """JAX, Numba and SciPy can't be imported there. The player is also fast to import."""
+    """Whatever else gradband depends on can't be imported there."""
     code = f"""
 import sys
-for gone in ("jax", "jaxlib", "numba", "scipy", "optax", "matplotlib", "typer", "rich", "polars"):
+for gone in "jax jaxlib numba scipy optax matplotlib typer rich polars safetensors".split():
     sys.modules[gone] = None
 from gradband.player import Player
 player = Player({str(files(name))!r}, seed=1)
@@ -459,8 +477,8 @@ def damaged(arrays, about):
     yield arrays, about | {"policy": "softerlim"}
     yield arrays, about | {"policy": 3}
     yield arrays, about | {"arms": 0}
-    yield arrays, about | {"arms": 3}
     yield arrays, about | {"arms": "4"}
+    yield arrays, about | {"arms": 2**31 - 1}
     yield arrays, about | {"horizon": -1}
     yield arrays, about | {"settings": None}
     yield arrays, about | {"settings": {"size": 3}}
@@ -481,9 +499,130 @@ def test_policy_files_are_read_with_distrust(files, tmp_path):
 
     arrays, about = storage.load(files("index"), "policy")
     bad = tmp_path / "bad.safetensors"
-    for number, (changed, said) in enumerate(damaged(arrays, about)):
-        if number == 3:
-            continue  # the index network plays with any number of arms
+    for changed, said in damaged(arrays, about):
         storage.save(bad, "policy", changed, said)
         with pytest.raises(gb.InputError, match=r"bad\.safetensors"):
             Player(bad)
+
+
+def test_batches_leave_no_arm_out_and_follow_single_decisions(files):
+    """No arm must come first in a batch, and those that it leaves out come first afterwards."""
+    player = Player(files("softelim"))
+    player.select()
+    batch = player.select_many(200)
+    assert min(batch) > 20
+    small = Player(files("softelim"))
+    left_out = [arm for arm, pulls in enumerate(small.select_many(2)) if not pulls]
+    assert [int(small.select()) for _ in left_out] == left_out
+    for _ in range(30):
+        player.update(player.select(), 1)
+    new = player.add_arm()
+    assert 0 < player.select_many(200)[new] < 200
+    assert player.select() != new or player.select() != new
+
+
+def test_a_batch_may_outlive_its_arms(files):
+    player = Player(files("ts"))
+    batch = player.select_many(40)
+    player.retire(1)
+    player.add_arm()
+    player.update_many(batch, [pulls // 2 for pulls in batch])
+    memory = player.state()["memory"]
+    assert memory["pulls"] == [batch[0], batch[2], batch[3], 0]
+    assert memory["rounds"] == 40
+
+
+def test_an_arm_that_was_added_is_not_added_again(files):
+    player = Player(files("ts"))
+    assert [player.add_arm(4), player.add_arm(4), player.add_arm(5)] == [4, 4, 5]
+    for arm in (3, 7, "6", True):
+        with pytest.raises(gb.InputError, match="arm"):
+            player.add_arm(arm)
+
+
+@pytest.mark.parametrize(
+    "id", [["x"], {}, 3, 0.5, True, b"x", ("a",), "#" + "9" * 5000, "#0", "#1", "\ud800" * 300]
+)
+def test_odd_ids_are_refused(files, id):
+    player = Player(files("softelim"))
+    for attempt in (player.select, lambda id: player.select_many(5, id), lambda id: player.update(id, 1)):
+        with pytest.raises(gb.InputError):
+            attempt(id)
+    assert player.state()["decisions"] == 0
+
+
+def test_decisions_and_batches_can_be_copied(files):
+    player = Player(files("ts"))
+    for made in (player.select(), player.select_many(3)):
+        for copied in (copy.deepcopy(made), pickle.loads(pickle.dumps(made))):
+            assert (copied, copied.id) == (made, made.id)
+    with pytest.raises(gb.InputError, match="is a batch"):
+        player.update(made, 1)
+    player.update_many(made, [np.int64(0)] * ARMS)
+
+
+def test_a_state_shares_nothing_with_its_player(files):
+    player = Player(files("ts"))
+    player.select_many(5)
+    before = json.dumps(player.state())
+    state = player.state()
+    state["open"][0]["arms"][0] = 77
+    state["memory"]["pulls"][0] = 9
+    assert json.dumps(player.state()) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("lstm", {"output": [1e30] * 50}),
+        ("lstm", {"cell": [1e30] * 50}),
+        ("lstm", {"rounds": -7}),
+        ("lstm", {"rounds": "0"}),
+        ("exp3", {"weighted": ["1"] * 4}),
+        ("exp3", {"rounds": [0]}),
+        ("optimal-graph", {"node": 10**9}),
+        ("optimal-graph", {"node": 0.5}),
+        ("gittins", {"pulls": [5, 0, 0, 0]}),
+        ("gittins", {"sums": [0.5, 0, 0, 0], "pulls": [1, 0, 0, 0], "rounds": 1}),
+        ("explore-then-commit", {"rounds": -1}),
+    ],
+)
+def test_memories_that_can_not_be_are_refused(files, name, changes):
+    player = Player(files(name))
+    state = player.state()
+    with pytest.raises(gb.InputError, match="memory|node|whole numbers"):
+        player.restore(state | {"memory": state["memory"] | changes})
+
+
+def test_numbers_without_bounds_end_in_one_sentence(files, tmp_path):
+    player = Player(files("exp3"))
+    state = player.state()
+    player.restore(state | {"memory": state["memory"] | {"weighted": [3e38, -3e38, 0, 0]}})
+    player.probabilities()
+    huge = learned("ts", a=1e20)
+    huge.save(tmp_path / "huge.safetensors")
+    with pytest.raises(gb.InputError, match="a of ts must be a finite number in"):
+        Player(tmp_path / "huge.safetensors")
+
+
+@pytest.mark.parametrize("a", [1e-6, 1e-3, 0.01, 1.0, 1e6, 1e12])
+@pytest.mark.parametrize("b", [1e-6, 1e-3, 0.01, 1.0, 1e6, 1e12])
+def test_extreme_beliefs_have_probabilities(a, b):
+    p = best_probabilities(np.array([a, a, 1.0]), np.array([b, b, 1.0]))
+    assert p.sum() == pytest.approx(1)
+    assert p[0] == pytest.approx(p[1], abs=1e-9)
+    for tail in (0.5, 1e-6):
+        assert np.isfinite(upper_logit(tail, a, b))
+
+
+def test_many_arms_are_taken_a_few_at_a_time():
+    """Independent of how many numbers are computed at once, and right for equal arms."""
+    p = best_probabilities(np.full(60, 3.0), np.full(60, 50.0))
+    np.testing.assert_allclose(p, 1 / 60, atol=1e-10)
+    from gradband.plain import thompson
+
+    a, b = np.linspace(1, 9, 7), np.linspace(20, 3, 7)
+    whole = best_probabilities(a, b)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(thompson, "AT_ONCE", 7 * 10 * 3)
+        np.testing.assert_allclose(best_probabilities(a, b), whole, atol=1e-13)

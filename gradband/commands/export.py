@@ -1,12 +1,12 @@
 """`gradband export`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from gradband.arguments import Json
-from gradband.errors import unknown
+from gradband.errors import InputError, unknown
 
 FORMATS = ("onnx",)
 
@@ -21,7 +21,9 @@ def export(
 
     ONNX: one step, from the state, an arm and its reward to the next state and
     the probabilities of the arms. Begin with zeros for the state and an arm of
-    -1, and draw each arm from the probabilities.
+    -1, and draw each arm from the probabilities. It needs the package onnx
+    (pip install 'gradband[onnx]'). Policies that sample from a posterior (ts,
+    hierarchical-ts), bayes-ucb and explore-then-commit can't be exported.
 
     Examples:
 
@@ -38,9 +40,11 @@ def export(
 
     model = as_onnx(gb.load(file))
     target = out or file.with_suffix(".onnx")
+    if target.is_dir() or target.resolve() == file.resolve():
+        raise InputError(f"the model can't be written to {target}: give a file of its own")
     make_folder(target.parent)
     write(model, target)
-    inputs, outputs = ([entry.name for entry in ends] for ends in (model.graph.input, model.graph.output))
+    inputs, outputs = (list(map(described, ends)) for ends in (model.graph.input, model.graph.output))
     result = {
         "policy": model.graph.name,
         "inputs": inputs,
@@ -54,3 +58,12 @@ def export(
     print(f"{target}: {model.graph.name}, {model.ByteSize():,} bytes")
     print(f"takes {', '.join(inputs)}")
     print(f"gives {', '.join(outputs)}")
+
+
+def described(entry: Any) -> str:
+    """An input or output: its name, kind and shape."""
+    import onnx
+
+    tensor = entry.type.tensor_type
+    kind = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+    return f"{entry.name} {kind}[{', '.join(str(size.dim_value) for size in tensor.shape.dim)}]"

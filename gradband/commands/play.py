@@ -1,5 +1,6 @@
 """`gradband play`."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -22,15 +23,23 @@ def play(
 
       {"op": "select", "id": "visitor-17"}
 
+      → {"op": "select", "id": "visitor-17", "arm": 2, "propensity": 0.31}
+
       {"op": "update", "id": "visitor-17", "reward": 1}
+
+      → {"op": "update", "id": "visitor-17"}
 
       {"op": "select", "id": "monday", "count": 200}
 
+      → {…, "arms": [50, 63, 44, 43], "propensities": […]}
+
       {"op": "update", "id": "monday", "sums": [1, 0, 3, 2]}
 
-      {"op": "probabilities"}, {"op": "state"}, {"op": "restore", "state": …}
+      {"op": "probabilities"}, {"op": "add"}, {"op": "retire", "arm": 2}
 
-      {"op": "add"}, {"op": "retire", "arm": 2}
+      {"op": "state"}, {"op": "restore", "state": …} (without a journal)
+
+    What can't be done is answered by {"error": …}, and changes nothing.
 
     An id may be left out of select; the answer has one. Rewards may come late
     and in any order. Ask again after a failure: an id that waits for its
@@ -47,19 +56,20 @@ def play(
     """
     from gradband.journal import Journal
     from gradband.player import Player
-    from gradband.service import serve, tell
+    from gradband.service import serve
 
-    if journal is None:
-        serve(Player(file, seed), None)
-        return
     player = Player(file, seed)
+    if journal is None:
+        serve(player, None)
+        return
     with Journal(journal, player) as kept:
         if kept.dropped:
-            tell(
-                f"{journal}: dropped a last line that was not written to its end ({kept.dropped} bytes), "
-                "and was never answered"
+            print(
+                f"gradband: {journal}: dropped a last line that was not written to its end "
+                f"({kept.dropped} bytes), and was never answered",
+                file=sys.stderr,
             )
         if kept.events:
-            tell(f"{journal}: goes on after {kept.events} events")
+            print(f"gradband: {journal}: goes on after {kept.events} events", file=sys.stderr)
         player.record = kept.append
         serve(player, kept)

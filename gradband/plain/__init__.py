@@ -1,8 +1,5 @@
 """Policies in plain NumPy, for players: the same names and probabilities as `gradband.policies`."""
 
-import dataclasses
-import hashlib
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +7,7 @@ import numpy as np
 
 from gradband import files
 from gradband.errors import InputError, unknown
-from gradband.plain.base import Law, Memory
+from gradband.plain.base import MOST_ARMS, Law, Memory
 from gradband.plain.indices import KLUCB, UCB1, UCBV, BayesUCB, Greedy
 from gradband.plain.lookups import Gittins, OptimalGraph, OptimalGrid, OptimalThresholds
 from gradband.plain.networks import DQN, LSTM, IndexNetwork
@@ -80,15 +77,4 @@ def law(name: Any, arms: int, horizon: int, settings: dict[str, Any], params: di
     return LAWS[name](arms=arms, horizon=horizon, params=wide, **settings)
 
 
-def fingerprint(law: Law) -> str:
-    """Sixteen digits that tell one law from another."""
-    fields = (field.name for field in dataclasses.fields(law) if field.name != "params")
-    settings = {name: getattr(law, name) for name in fields}
-    digest = hashlib.sha256(json.dumps([law.name, settings], sort_keys=True).encode())
-    for name in sorted(law.params):
-        digest.update(f"{name} {law.params[name].dtype} {law.params[name].shape}".encode())
-        digest.update(np.ascontiguousarray(law.params[name]).tobytes())
-    return digest.hexdigest()[:16]
-
-
-__all__ = ["LAWS", "Law", "Memory", "fingerprint", "law", "load"]
+__all__ = ["LAWS", "MOST_ARMS", "Law", "Memory", "law", "load"]

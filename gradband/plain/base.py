@@ -5,14 +5,19 @@ dictionary of arrays, so that any number of players share one law, and all of it
 """
 
 import dataclasses
+import functools
+import hashlib
+import json
 import math
 from typing import ClassVar
 
 import numpy as np
 
-from gradband.errors import LARGEST, InputError, number, positive, shown, whole
+from gradband.errors import LARGEST, InputError, number, shown, whole
 
 Memory = dict[str, np.ndarray]
+MOST_ARMS = 1_000_000
+LEAST, MOST = 1e-6, 1e12  # of a beta distribution's parameters
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -38,7 +43,8 @@ class Law:
     params: dict[str, np.ndarray] = dataclasses.field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        whole("arms", self.arms)
+        if whole("arms", self.arms) > MOST_ARMS:
+            raise InputError(f"there can be at most {MOST_ARMS} arms, not {self.arms}")
         whole("horizon", self.horizon)
         for field in dataclasses.fields(self):
             if field.name in ("arms", "horizon", "params"):
@@ -100,8 +106,21 @@ class Law:
         """Remembers a batch: pulls and sums of rewards [K] of arms whose probabilities were p [K]."""
         raise NotImplementedError
 
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """Sixteen digits that tell one law from another."""
+        fields = (field.name for field in dataclasses.fields(self) if field.name != "params")
+        settings = {name: getattr(self, name) for name in fields}
+        digest = hashlib.sha256(json.dumps([self.name, settings], sort_keys=True).encode())
+        for name, array in sorted(self.params.items()):
+            digest.update(f"{name} {array.dtype} {array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()[:16]
+
     def check_memory(self, memory: Memory) -> None:
         """Refuses numbers that can't have come from playing."""
+        if memory["rounds"] < 0:
+            raise InputError("rounds in memory must be at least 0")
 
     def add(self, memory: Memory) -> None:
         """Makes room for one more arm."""
@@ -137,6 +156,7 @@ class Counting(Law):
         memory["rounds"] += pulls.sum()
 
     def check_memory(self, memory: Memory) -> None:
+        super().check_memory(memory)
         pulls, sums = memory["pulls"], memory["sums"]
         if (pulls < 0).any() or (pulls != np.floor(pulls)).any() or memory["rounds"] < pulls.sum():
             raise InputError("pulls in memory must be whole numbers, and no more than the rounds")
@@ -156,8 +176,8 @@ class Believing(Counting):
 
     def check(self) -> None:
         super().check()
-        positive(f"a of {self.name}", self.a)
-        positive(f"b of {self.name}", self.b)
+        number(f"a of {self.name}", self.a, LEAST, MOST)
+        number(f"b of {self.name}", self.b, LEAST, MOST)
 
     def posterior(self, memory: Memory) -> tuple[np.ndarray, np.ndarray]:
         """The parameters [K] of the arms' beta posteriors."""

@@ -9,6 +9,7 @@ import numpy as np
 from gradband.errors import number
 from gradband.plain.base import Believing, Counting, Memory, greatest, log_beta, means
 
+FARTHEST = 700.0  # of a logit: e⁷⁰⁰ is still a number
 STEPS = 10  # of Newton's method, which comes from the right and never oversteps
 
 
@@ -135,9 +136,8 @@ def upper_logit(tail: float, a: float, b: float) -> float:
     Newton's method on the logarithm of the tail, kept inside an interval that is halved where a step would
     leave it.
     """
-    scale = log_beta(a, b)
-    spread = math.sqrt(1 / a + 1 / b)
-    z, low, high = math.log(a / b) + spread, -800.0, 800.0
+    scale, low, high = log_beta(a, b), -FARTHEST, FARTHEST
+    z = min(max(math.log(a / b) + math.sqrt(1 / a + 1 / b), low + 1), high - 1)
     target = math.log(tail)
     for _ in range(200):
         above = log_upper_tail(z, a, b, scale)

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from gradband.errors import number, positive, whole
+from gradband.errors import InputError, number, positive, whole
 from gradband.plain.base import Counting, Law, Memory, greatest, means, softmax
 from gradband.plain.softmaxes import divergence
 
@@ -94,6 +94,11 @@ class LSTM(Law):
         h = memory["output"]
         logits = self.params["head"] @ np.where(h < 0, 0.01 * h, h)
         return softmax(logits + self.bias_scale * self.params["head_bias"])
+
+    def check_memory(self, memory: Memory) -> None:
+        super().check_memory(memory)
+        if (np.abs(memory["output"]) > 1).any() or (np.abs(memory["cell"]) > 1 + memory["rounds"]).any():
+            raise InputError("output and cell in memory can't be so large")
 
     def hear(self, memory: Memory, arm: int, reward: float, propensity: float) -> None:
         zero, one = self.heard

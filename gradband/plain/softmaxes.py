@@ -21,7 +21,7 @@ class SoftElim(Counting, OneParameter):
 
     def probabilities(self, memory: Memory) -> np.ndarray:
         pulls = memory["pulls"]
-        mean = memory["sums"] / np.maximum(pulls, 1)
+        mean = means(memory)
         gap = mean - mean.max()
         weights = np.exp(gap * gap * pulls * (-2 / self.value))
         weights /= weights.sum()

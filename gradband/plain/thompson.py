@@ -11,12 +11,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from gradband.errors import positive
-from gradband.plain.base import Believing, Memory
+from gradband.errors import number
+from gradband.plain.base import LEAST, MOST, Believing, Memory
 
 NODES = 10  # in a panel
 PANELS = 11  # on each side of a posterior's mode
 LEVELS = 96  # of the hierarchical prior's level
+AT_ONCE = 1 << 20  # numbers that are computed at a time
 RARE = 1e-12  # levels that are less likely than this change nothing
 
 
@@ -51,19 +52,23 @@ def best_probabilities(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         first = 0.6 * spread
         sides.append(middle[:, None] + sign * first[:, None] * (reach / first)[:, None] ** steps)
     edges = np.unique(np.concatenate([middle, *(side.ravel() for side in sides)]))
-    width = np.diff(edges)
-    z = edges[:-1, None] + width[:, None] * nodes  # [panels, nodes]
-    log_x, log_rest = -np.logaddexp(0, -z), -np.logaddexp(0, z)
+    # Densities are divided by their values at the modes, and by about what their integrals then are. The
+    # rest of the integrals is a factor of all probabilities.
     a, b = a[:, None, None], b[:, None, None]
-    log_f = a * log_x + b * log_rest
-    f = np.exp(log_f - log_f.max((1, 2), keepdims=True)) * width[:, None]  # [K, panels, nodes]
-    masses = f @ weights
-    total = masses.sum(1)[:, None, None]
-    before = np.cumsum(masses, axis=1) - masses
-    below = (before[..., None] + f @ upto.T) / total
-    log_below = np.log(np.clip(below, 1e-300, 1.0))
-    others = np.exp(log_below.sum(0) - log_below)
-    p = ((f * others) @ weights).sum(1) / total[:, 0, 0]
+    peak = -a * np.log1p(b / a) - b * np.log1p(a / b) + np.log(2.5 * spread)[:, None, None]
+    p, passed = np.zeros(len(a)), np.zeros((len(a), 1))
+    step = max(1, AT_ONCE // (len(a) * NODES))
+    for start in range(0, len(edges) - 1, step):
+        ends = edges[start : start + step + 1, None]
+        width = np.diff(ends, axis=0)
+        z = ends[:-1] + width * nodes  # [panels, nodes]
+        f = np.exp(-a * np.logaddexp(0, -z) - b * np.logaddexp(0, z) - peak) * width  # [K, panels, nodes]
+        masses = f @ weights
+        before = passed + np.cumsum(masses, axis=1) - masses
+        log_below = np.log(np.maximum(before[..., None] + f @ upto.T, 1e-300))
+        others = np.exp(log_below.sum(0) - log_below)
+        p += ((f * others) @ weights).sum(1)
+        passed += masses.sum(1, keepdims=True)
     return p / p.sum()
 
 
@@ -86,7 +91,7 @@ class HierarchicalTS(Believing):
 
     def check(self) -> None:
         super().check()
-        positive("strength of hierarchical-ts", self.strength)
+        number("strength of hierarchical-ts", self.strength, LEAST, MOST)
 
     @functools.cached_property
     def levels(self) -> tuple[np.ndarray, np.ndarray]:

@@ -25,7 +25,8 @@ class BayesUCB(Index, Believing):
     def index(self, params: Params, state: Counts) -> Array:
         tail = 1 / (state.rounds + 1)  # in round 1, a quantile of 0, all arms are equal
         ones, zeros = self.a + state.sums, self.b + state.pulls - state.sums
-        return 1 - beta_quantile(jnp.broadcast_to(tail, ones.shape), zeros, ones)
+        # The quantile less 1, so that means near 1 can be told apart.
+        return -beta_quantile(jnp.broadcast_to(tail, ones.shape), zeros, ones)
 
 
 def beta_quantile(p: Array, a: Array, b: Array) -> Array:

@@ -59,7 +59,7 @@ class IndexNetwork(Counting):
 
     def features(self, counts: Counts) -> tuple[Array, Array]:
         """What the network sees of each arm [8, K], and 10 T_i kl(μ̂_i, max_j μ̂_j) [K]."""
-        pulls, left = counts.pulls, self.horizon - counts.rounds
+        pulls, left = counts.pulls, jnp.maximum(self.horizon - counts.rounds, 0)
         total = pulls + self.a + self.b
         mean, rest = (counts.sums + self.a) / total, (pulls - counts.sums + self.b) / total
         spread = jnp.sqrt(mean * rest / (total + 1))
