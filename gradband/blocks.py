@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from gradband import machine
+from gradband import machine, processes
 from gradband.errors import InputError, whole
 
 
@@ -60,22 +60,27 @@ def map_blocks(
 ) -> list[Any]:
     """`function(*operands, block)` for the blocks 0, 1, … that hold `instances`, as NumPy arrays.
 
-    `function` is compiled for one block. `report` is told how many blocks are done.
+    `function` is compiled for one block. Of several processes each does a part of the blocks, and all have
+    the results. `report` is told how many blocks are done.
     """
-    blocks = range(-(-instances // size))
+    total = -(-instances // size)
+    blocks = processes.mine(total)
     alone = len(set(on)) == 1
     copies = {} if alone else {device: jax.device_put(operands, device) for device in set(on)}
 
     def run(block: int) -> Any:
-        given = operands if alone else copies[on[block % len(on)]]
+        given = operands if alone else copies[on[block // processes.count() % len(on)]]
         return jax.tree.map(np.asarray, function(*given, np.int32(block)))
 
     results = []
     for result in map(run, blocks) if len(on) == 1 else _in_parallel(run, blocks, len(on)):
         results.append(result)
         if report:
-            report(len(results))
-    return results
+            report(min(len(results) * processes.count(), total))
+    if processes.count() == 1:
+        return results
+    like = results[0] if results else jax.eval_shape(function, *operands, np.int32(0))
+    return processes.gathered(results, like, total)
 
 
 def _in_parallel(run: Callable[[int], Any], blocks: range, count: int) -> Iterator[Any]:

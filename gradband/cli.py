@@ -19,7 +19,7 @@ from gradband.commands.learn import learn
 from gradband.commands.optimum import optimum
 from gradband.commands.play import play
 from gradband.commands.reproduce import reproduce
-from gradband.errors import InputError
+from gradband.errors import InputError, OthersEndedError, StoppedError
 
 app = typer.Typer(
     name="gradband",
@@ -68,6 +68,11 @@ def main() -> None:
     except (InputError, typer.TyperException) as error:
         message = error.format_message() if isinstance(error, typer.TyperException) else str(error)
         fail(message, 2)
+    except OthersEndedError as error:
+        print(f"gradband: {error}", file=sys.stderr, flush=True)
+        os._exit(1)  # an orderly end would wait for the others
+    except StoppedError as error:
+        fail(str(error), error.status)
     except (KeyboardInterrupt, typer.Abort):
         fail("interrupted", 130)
     except BrokenPipeError:

@@ -14,6 +14,18 @@ class InputError(ValueError):
     """Bad input, noticed before anything is compiled."""
 
 
+class StoppedError(RuntimeError):
+    """Work that was interrupted, with everything in order, and the exit status that says so."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class OthersEndedError(RuntimeError):
+    """Another process of a distributed run is gone, and this one can't go on."""
+
+
 def unknown(what: str, given: Any, allowed: Iterable[str]) -> InputError:
     """The error for a name that is not among the allowed ones, with the nearest of them.
 

@@ -3,6 +3,7 @@
 Reading needs nothing but NumPy, since production may have nothing else.
 """
 
+import hashlib
 import json
 import math
 import os
@@ -35,17 +36,33 @@ KINDS = {
 """what safetensors calls the kinds of numbers that NumPy has"""
 
 
-def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Lets `write` fill a file beside `path`, flushes it to disk, and only then puts it in place."""
+def write_atomically(path: Path, write: Callable[[Path], object], before: Path | None = None) -> None:
+    """Lets `write` fill a file beside `path`, flushes it to disk, and only then puts it in place.
+
+    The file that was there is kept as `before`, if that is given.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.stem}.{secrets.token_hex(8)}{path.suffix}")
     try:
         write(temporary)
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
+        if before is not None and path.exists():
+            path.replace(before)
         temporary.replace(path)
+        sync_folder(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes sure that the names of files are on disk too."""
+    if os.name == "posix":
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -77,8 +94,14 @@ def toml(table: dict[str, Any], name: str = "") -> str:
     return "\n".join(lines + inner)
 
 
-def save(path: str | Path, kind: str, arrays: dict[str, np.ndarray], about: dict[str, Any]) -> None:
-    """Writes arrays with what is known `about` them to a file of some `kind`."""
+def save(
+    path: str | Path,
+    kind: str,
+    arrays: dict[str, np.ndarray],
+    about: dict[str, Any],
+    before: Path | None = None,
+) -> None:
+    """Writes arrays with what is known `about` them to a file of some `kind`; see `write_atomically`."""
     from safetensors.numpy import save as to_bytes
 
     metadata = {
@@ -87,8 +110,18 @@ def save(path: str | Path, kind: str, arrays: dict[str, np.ndarray], about: dict
         "about": json.dumps(finite(about), allow_nan=False),
     }
     contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    metadata["checksum"] = checksum(contiguous, metadata["about"])
     data = to_bytes(contiguous, metadata)
-    write_atomically(Path(path), lambda target: target.write_bytes(data))
+    write_atomically(Path(path), lambda target: target.write_bytes(data), before)
+
+
+def checksum(arrays: dict[str, np.ndarray], about: str) -> str:
+    """Tells whether what is read is what was written; files from elsewhere need not have it."""
+    digest = hashlib.sha256(about.encode())
+    for name, array in sorted(arrays.items()):
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()[:16]
 
 
 def finite(value: Any) -> Any:
@@ -106,15 +139,31 @@ def finite(value: Any) -> Any:
 
 def load(path: str | Path, kind: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Reads what `save` wrote. Anything else gives one clear sentence."""
-    path = Path(path)
-    foreign = InputError(f"{path} is not a gradband {kind} file")
+    return parse(read(path), kind, path)
+
+
+def read(path: str | Path) -> bytes:
+    """The bytes of a file, if it is one and not too large."""
     try:
-        found = path.stat()
+        found = Path(path).stat()
         if found.st_size > SIZE_LIMIT:
             raise InputError(f"{path} is larger than {SIZE_LIMIT >> 30} GiB")
         if not stat.S_ISREG(found.st_mode):
             raise InputError(f"can't read {path}: it is not a file")
-        arrays, metadata = from_bytes(path.read_bytes())
+        return Path(path).read_bytes()
+    except InputError:
+        raise
+    except OSError as error:
+        raise InputError(f"can't read {path}: {error.strerror or error}") from None
+    except ValueError as error:
+        raise InputError(f"can't read {str(path)!r}: {error}") from None
+
+
+def parse(data: bytes, kind: str, path: str | Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """What `load` finds in the bytes of a file."""
+    foreign = InputError(f"{path} is not a gradband {kind} file")
+    try:
+        arrays, metadata = from_bytes(data)
         if metadata.get("format") != f"gradband-{kind}":
             raise foreign
         version = metadata.get("version", "")
@@ -126,13 +175,13 @@ def load(path: str | Path, kind: str) -> tuple[dict[str, np.ndarray], dict[str, 
                 if newer
                 else f"{path} has the format version {version!r}, which gradband never wrote"
             )
+        if metadata.get("checksum", "") not in ("", checksum(arrays, metadata["about"])):
+            raise InputError(f"{path} is damaged: its checksum is wrong")
         about = json.loads(metadata["about"])
     except NotSafetensorsError as error:
         raise InputError(f"{path} is damaged or not a safetensors file: {error}") from None
     except InputError:
         raise
-    except OSError as error:
-        raise InputError(f"can't read {path}: {error.strerror or error}") from None
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise InputError(f"{path} is damaged: {error}") from None
     if not isinstance(about, dict):

@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from gradband import recorded
 from gradband.errors import InputError, shown
+from gradband.files import sync_folder
 from gradband.player import Event, Player
 
 VERSION = 1
@@ -117,7 +118,7 @@ class Journal:
             self.append(header)
             self.events = 0
             self.commit()
-            _sync_folder(self.path.parent)
+            sync_folder(self.path.parent)
 
     def _checked(self, line: bytes) -> Any:
         """What a line says, if its checksum is right."""
@@ -170,13 +171,3 @@ def _lock(file: int, path: Path) -> None:
         raise InputError(f"the journal {path} is in use by another process") from None
     except OSError as error:
         raise InputError(f"can't lock the journal {path}: {error.strerror}") from None
-
-
-def _sync_folder(folder: Path) -> None:
-    """Makes sure that a new file's name is on disk too."""
-    if os.name == "posix":
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 import optax
 
-from gradband import blocks, files, gradient, imitation, q_learning, random, recipes, rollout
+from gradband import blocks, files, gradient, imitation, interruption, q_learning, random, recipes, rollout
 from gradband._version import __version__
 from gradband.critic import Critic
 from gradband.errors import InputError, number, unknown, whole
@@ -168,19 +168,27 @@ def learn(
     if resume:
         run.restore()
     began = time.perf_counter()
-    for place, stage in enumerate(stages):
-        if place < run.stage or run.stopped:
-            continue
-        run.enter(place)
-        chosen = optimizer or stage.recipe.optimizer_for(stage.iterations, stage.policy.horizon)
-        steps = Steps(stage.policy.compiled(), chosen, scale)
-        own = jax.random.fold_in(random.stream(key, "training"), place)
-        before, total = sum(lengths[:place]), sum(lengths)
-        for step in _ascend(run, stage, own, steps, temperature):
-            if progress:
-                progress(dataclasses.replace(step, iteration=before + step.iteration, iterations=total))
-            if step.iteration % checkpoint_every == 0 or step.iteration == stage.iterations:
-                run.save()
+    with interruption.watched(run.checkpoint is not None) as watch:
+        for place, stage in enumerate(stages):
+            if place < run.stage or run.stopped:
+                continue
+            run.enter(place)
+            chosen = optimizer or stage.recipe.optimizer_for(stage.iterations, stage.policy.horizon)
+            steps = Steps(stage.policy.compiled(), chosen, scale)
+            own = jax.random.fold_in(random.stream(key, "training"), place)
+            before, total = sum(lengths[:place]), sum(lengths)
+            for step in _ascend(run, stage, own, steps, temperature):
+                if progress:
+                    progress(dataclasses.replace(step, iteration=before + step.iteration, iterations=total))
+                last = step.iteration == stage.iterations
+                if step.iteration % checkpoint_every == 0 or last or watch.asked:
+                    run.save()
+                if watch.asked:
+                    raise interruption.Interrupted(
+                        f"interrupted after iteration {before + step.iteration} of {total}, which "
+                        f"{run.checkpoint} keeps: resume goes on from there",
+                        watch.asked,
+                    )
     about["training"]["seconds"] = round(time.perf_counter() - began, 3)
     history = {name: np.asarray(run.history[name], np.float32) for name in HISTORY}
     parameters = flattened(start).size

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from gradband import files
+from gradband import files, processes
 from gradband.critic import Critic
 from gradband.errors import InputError, shown, whole
 from gradband.gradient import FEW, Estimate
@@ -99,8 +100,8 @@ class Run:
         self.params, self.state = params, state
 
     def save(self) -> None:
-        """Writes the checkpoint."""
-        if self.checkpoint is None:
+        """Writes the checkpoint, in the first process."""
+        if self.checkpoint is None or not processes.first():
             return
         arrays = {
             "params": flattened(self.params),
@@ -113,36 +114,77 @@ class Run:
         for name, values in self.history.items():
             arrays[f"history.{name}"] = np.asarray(values, np.float64)
         place = {"stage": self.stage, "iteration": self.iteration, "stopped": self.stopped}
-        files.save(self.checkpoint, "checkpoint", arrays, {"settings": self.settings, **place})
+        about = {"settings": self.settings, **place}
+        files.save(self.checkpoint, "checkpoint", arrays, about, before=before(self.checkpoint))
 
     def restore(self) -> None:
-        """Goes back to the checkpoint, if there is one."""
+        """Goes back to the checkpoint, if there is one, or to the one before it if that is damaged."""
         if self.checkpoint is None:
             raise InputError("resuming needs a checkpoint file")
-        if not self.checkpoint.exists():
+        damage: list[InputError] = []
+        for path in (self.checkpoint, before(self.checkpoint)):
+            data = processes.shared(files.read(path) if path.exists() else b"")
+            if not data:
+                continue
+            try:
+                arrays, about = files.parse(data, "checkpoint", path)
+                self._compare(about, path)
+                vars(self).update(self._restored(arrays, about, path))
+            except OtherSettingsError:
+                raise
+            except InputError as error:
+                damage.append(error)
+                continue
+            for fault in damage:
+                warnings.warn(f"{fault}; going on from {path}, iteration {self.iteration}", stacklevel=2)
             return
-        arrays, about = files.load(self.checkpoint, "checkpoint")
+        if damage:
+            raise damage[0]
+
+    def _compare(self, about: dict[str, Any], path: Path) -> None:
+        """Refuses a checkpoint of other settings, with the difference."""
         theirs, mine = _flat(about.get("settings")), _flat(self.settings)
         for name in mine:
             if not name.startswith(".versions") and theirs.get(name) != mine[name]:
-                raise InputError(
-                    f"{self.checkpoint} was written with other settings: {name[1:]} was "
+                raise OtherSettingsError(
+                    f"{path} was written with other settings: {name[1:]} was "
                     f"{shown(theirs.get(name))}, now it is {shown(mine[name])}"
                 )
+
+    def _restored(self, arrays: dict[str, np.ndarray], about: dict[str, Any], path: Path) -> dict[str, Any]:
+        """What a checkpoint says of the run, if it says all of it."""
         try:
             unravel = ravel_pytree(self.params)[1]
-            self.params = unravel(jnp.asarray(arrays["params"]))
-            self.stage_start = unravel(jnp.asarray(arrays["stage_start"]))
-            self.stage, self.iteration = (whole(name, about[name], 0) for name in ("stage", "iteration"))
-            self.stopped = str(about["stopped"])
-            self.critic = Critic(arrays["critic"]) if "critic" in arrays else None
-            if self.critic is not None and not fits(self.critic.moments):
+            found: dict[str, Any] = {
+                "params": unravel(jnp.asarray(arrays["params"])),
+                "stage_start": unravel(jnp.asarray(arrays["stage_start"])),
+                "stage": whole("stage", about["stage"], 0),
+                "iteration": whole("iteration", about["iteration"], 0),
+                "stopped": str(about["stopped"]),
+                "critic": Critic(arrays["critic"]) if "critic" in arrays else None,
+            }
+            if found["critic"] is not None and not fits(found["critic"].moments):
                 raise ValueError("its critic has numbers that are not finite")
             count = sum(name.startswith("optimizer.") for name in arrays)
-            self.restored = [arrays[f"optimizer.{i}"] for i in range(count)]
-            self.history = {name: list(arrays[f"history.{name}"]) for name in self.history}
-            done = sum(self.settings["training"]["stages"][: self.stage]) + self.iteration
-            if {len(values) for values in self.history.values()} != {done} or not fits(arrays["params"]):
+            found["restored"] = [arrays[f"optimizer.{i}"] for i in range(count)]
+            found["history"] = {name: list(arrays[f"history.{name}"]) for name in self.history}
+            done = sum(self.settings["training"]["stages"][: found["stage"]]) + found["iteration"]
+            lengths = {len(values) for values in found["history"].values()}
+            if lengths != {done} or not fits(arrays["params"]):
                 raise ValueError("its history does not fit its iteration")
         except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"{self.checkpoint} is not a complete checkpoint: {error}") from None
+            raise InputError(f"{path} is not a complete checkpoint: {error}") from None
+        return found
+
+
+class OtherSettingsError(InputError):
+    """A checkpoint that belongs to another run."""
+
+
+def before(checkpoint: Path) -> Path:
+    """Where the checkpoint before the last one is kept.
+
+    >>> print(before(Path("runs/checkpoint.safetensors")))
+    runs/checkpoint.before.safetensors
+    """
+    return checkpoint.with_suffix(f".before{checkpoint.suffix}")

@@ -35,6 +35,7 @@ from gradband.commands.shared import (
     shares,
     write_json,
 )
+from gradband.errors import StoppedError
 
 if TYPE_CHECKING:
     from gradband.gain import Situation
@@ -92,6 +93,17 @@ def learn(
     devices: Devices = None,
     out: Annotated[Path | None, typer.Option(help="Folder for files (runs/PROBLEM-POLICY).")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the folder's checkpoint.")] = False,
+    distributed: Annotated[
+        bool,
+        typer.Option(
+            "--distributed", help="One of several processes, which Slurm, Open MPI or Kubernetes started."
+        ),
+    ] = False,
+    coordinator: Annotated[
+        str | None, typer.Option(help="Address HOST:PORT of the first of several processes.")
+    ] = None,
+    count: Annotated[int | None, typer.Option("--processes", help="How many processes there are.")] = None,
+    rank: Annotated[int | None, typer.Option("--process-id", help="Which of them this is, from 0.")] = None,
     json: Json = False,
 ) -> None:
     """Learn a policy, compare it with Thompson sampling and the optimum, and save it.
@@ -111,16 +123,21 @@ def learn(
       gradband learn distractors --arms 10 --policy lstm --recipe paper
 
       gradband learn runs/tests-fit/fitted.toml --policy index
+
+      srun gradband learn bernoulli-10 --policy index --distributed
     """
     import gradband as gb
-    from gradband import evaluation, problems
+    from gradband import evaluation, problems, processes
+    from gradband.interruption import Interrupted
     from gradband.report import figures, terminal
 
     began = time.perf_counter()
+    if distributed or any(value is not None for value in (coordinator, count, rank)):
+        processes.connect(coordinator, count, rank)
     task = load_problem(problem, arms, horizon, noise)
     start = parse_policy(policy)
     label = label_of(task, problem)
-    folder = out or Path("runs") / file_name(f"{label}-{start.name}")
+    folder = folder_of_first(out or Path("runs") / file_name(f"{label}-{start.name}"))
     evaluation.fresh_instances(task, instances)
     fitted = problems.fit_of(problem)
     settings: dict[str, Any] = {
@@ -140,15 +157,18 @@ def learn(
         "resume": resume,
     }
     make_folder(folder)
-    if resume and start.name != "dqn" and not settings["checkpoint"].exists():
+    if resume and start.name != "dqn" and processes.first() and not settings["checkpoint"].exists():
         print(f"gradband: there is no checkpoint in {folder}: starting anew", file=sys.stderr)
-    with terminal.progress("learning", 1) as update:
-        learned = gb.learn(
-            start,
-            task,
-            **settings,
-            progress=lambda step: update(step.iteration / step.iterations, progress_of(step)),
-        )
+    try:
+        with terminal.progress("learning", 1) as update:
+            learned = gb.learn(
+                start,
+                task,
+                **settings,
+                progress=lambda step: update(step.iteration / step.iterations, progress_of(step)),
+            )
+    except Interrupted as stopped:
+        raise StoppedError(str(stopped), 128 + stopped.number) from None
     names = {"policy": "policy.safetensors", "curve": "training.png", "result": "result.json"}
     files = {what: str(folder / name) for what, name in names.items()}
     learned.save(files["policy"])
@@ -187,7 +207,9 @@ def learn(
         "files": files,
     }
     write_json(Path(files["result"]), result)
-    if json:
+    if not processes.first():
+        pass
+    elif json:
         terminal.print_json(result)
     else:
         terminal.print_table(
@@ -266,6 +288,20 @@ def show_gain(situations: "list[Situation]") -> None:
         ],
         gain.in_words(situations),
     )
+
+
+def folder_of_first(folder: Path) -> Path:
+    """The folder for files; for processes other than the first one, one that is thrown away."""
+    import atexit
+    import tempfile
+
+    from gradband import processes
+
+    if processes.first():
+        return folder
+    scratch = tempfile.TemporaryDirectory(prefix="gradband-")
+    atexit.register(scratch.cleanup)
+    return Path(scratch.name)
 
 
 def reference(task: Any, text: str) -> Any:

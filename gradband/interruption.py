@@ -1,0 +1,45 @@
+"""Ctrl-C and SIGTERM, which wait until the work has come to a place where it can be left."""
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+
+
+class Interrupted(KeyboardInterrupt):
+    """An interruption that left everything in order; says what was kept, and which signal it was."""
+
+    def __init__(self, message: str, number: int) -> None:
+        super().__init__(message)
+        self.number = number
+
+
+class Watch:
+    """Whether someone has asked to stop, and by which signal."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:  # a second time: at once
+            raise KeyboardInterrupt
+        self.asked = number
+
+
+@contextlib.contextmanager
+def watched(wanted: bool = True) -> Iterator[Watch]:
+    """Keeps the first Ctrl-C or SIGTERM from interrupting, and says that it came.
+
+    Only the main thread hears of signals: elsewhere, or if it is not wanted, nothing changes.
+    """
+    watch = Watch()
+    if not wanted or threading.current_thread() is not threading.main_thread():
+        yield watch
+        return
+    before = {number: signal.signal(number, watch) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield watch
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

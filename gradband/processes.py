@@ -1,0 +1,132 @@
+"""Several processes, on one machine or on many, that do the same work, each a part of its blocks.
+
+JAX's distributed runtime connects them. All of them hold the same parameters and come to the same results;
+the first one writes files.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+from gradband.errors import InputError, OthersEndedError, whole
+
+HEARTBEAT = 10  # seconds without a sign of life after which a process counts as dead
+PATIENCE = 120  # seconds to wait for the others at the start
+
+
+def connect(coordinator: str | None = None, count: int | None = None, rank: int | None = None) -> None:
+    """Connects this process with the others, before anything else is asked of JAX.
+
+    Under Slurm, Open MPI or Kubernetes, JAX finds them by itself. Otherwise all processes are told the
+    address of the first, `host:port`, how many they are, and each its number.
+    """
+    given = [value is not None for value in (coordinator, count, rank)]
+    if any(given) and not all(given):
+        raise InputError("coordinator, processes and process-id must be given together, or none of them")
+    if coordinator is not None:
+        host, _, port = coordinator.rpartition(":")
+        if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
+            raise InputError(f"coordinator must be an address such as 10.0.0.1:12345, not {coordinator!r}")
+        if whole("process-id", rank, least=0) >= whole("processes", count):
+            raise InputError(f"process-id must be below the number of processes, {count}, not {rank}")
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    try:
+        jax.distributed.initialize(
+            coordinator,
+            count,
+            rank,
+            initialization_timeout=PATIENCE,
+            heartbeat_timeout_seconds=HEARTBEAT,
+        )
+    except ValueError as error:
+        raise InputError(
+            "no other processes were found: start them under Slurm, Open MPI or Kubernetes, or give "
+            f"coordinator, processes and process-id ({str(error).splitlines()[0]})"
+        ) from None
+    except RuntimeError as error:
+        raise RuntimeError(f"the other processes did not answer: {str(error).splitlines()[0]}") from None
+    with _no_output():
+        _collected(np.zeros(1, np.uint8))
+
+
+@contextlib.contextmanager
+def _no_output() -> Iterator[None]:
+    """Keeps from standard output what gloo writes there of its peers."""
+    kept = os.dup(1)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 1)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)
+
+
+def count() -> int:
+    """How many processes there are."""
+    return jax.process_count()
+
+
+def first() -> bool:
+    """Whether this process is the one that writes files."""
+    return jax.process_index() == 0
+
+
+def mine(blocks: int) -> range:
+    """The blocks of this process: every P-th."""
+    return range(jax.process_index(), blocks, jax.process_count())
+
+
+def gathered(results: list[Any], like: Any, blocks: int) -> list[Any]:
+    """The results of all processes in the order of blocks, from those of `mine`, to the bit.
+
+    They are all of the shapes and types that `like` has.
+    """
+    leaves, tree = jax.tree.flatten(like)
+    sizes = [leaf.size * leaf.dtype.itemsize for leaf in leaves]
+    most = -(-blocks // count())  # whoever has a block less fills up with zeros
+    buffer = np.zeros((most, sum(sizes)), np.uint8)
+    for row, result in zip(buffer, results, strict=False):
+        data = b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(result))
+        row[:] = np.frombuffer(data, np.uint8)
+    rows = _collected(buffer)
+    ends = np.cumsum(sizes)[:-1]
+
+    def unpacked(row: np.ndarray) -> Any:
+        parts = np.split(row, ends)
+        return jax.tree.unflatten(
+            tree,
+            [part.view(leaf.dtype).reshape(leaf.shape) for part, leaf in zip(parts, leaves, strict=True)],
+        )
+
+    return [unpacked(rows[block % count(), block // count()].copy()) for block in range(blocks)]
+
+
+def shared(data: bytes) -> bytes:
+    """What the first process has, in all of them."""
+    if count() == 1:
+        return data
+    length = int(_collected(np.array([len(data)], np.int32))[0, 0])
+    padded = np.zeros(length, np.uint8)
+    if first():
+        padded[:] = np.frombuffer(data, np.uint8)
+    return bytes(_collected(padded)[0].tobytes())
+
+
+def _collected(array: np.ndarray) -> np.ndarray:
+    """The arrays of all processes [P, ...]."""
+    from jax.experimental import multihost_utils
+
+    try:
+        return np.asarray(multihost_utils.process_allgather(array))
+    except Exception as error:  # gloo and NCCL have errors of their own
+        reason = (str(error).splitlines() or ["?"])[0]
+        raise OthersEndedError(
+            "another process of this run has ended, and this one ends too; what was learned until the last "
+            f"checkpoint is kept, and --resume goes on from there ({reason[:200]})"
+        ) from None

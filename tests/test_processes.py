@@ -1,0 +1,190 @@
+"""Several processes learn what one learns, and none is left behind when another dies."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gradband import files, processes
+from gradband.errors import InputError
+
+pytestmark = pytest.mark.brief
+LEARN = [sys.executable, "-m", "gradband", "learn"]
+SMALL = ["two-point", "--horizon", "20", "--instances", "600", "--devices", "1", "--json"]
+
+
+def free_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def start(count, *words, prefixes=None, address="127.0.0.1"):
+    """Processes that learn together."""
+    where = f"{address}:{free_port()}"
+    return [
+        subprocess.Popen(
+            [*(prefixes[rank] if prefixes else []), *LEARN, *words]
+            + ["--coordinator", where, "--processes", str(count), "--process-id", str(rank)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(count)
+    ]
+
+
+def ended(running, seconds=180):
+    """What the processes said, and their exit codes."""
+    said = [process.communicate(timeout=seconds) for process in running]
+    return [process.returncode for process in running], said
+
+
+def learned(folder, *words):
+    """What one process learns."""
+    done = subprocess.run(
+        [*LEARN, *SMALL, *words, "--out", str(folder)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def same(one, other):
+    """Whether two results have the same bits, whoever made them, and wherever their files are."""
+    keys = ("params", "regret", "regret_before", "benchmarks")
+    return all(one[key] == other[key] for key in keys)
+
+
+WORDS = ("--iterations", "6", "--batch", "700")
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    return learned(tmp_path_factory.mktemp("alone"), *WORDS)
+
+
+@pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.slow)])
+def test_several_processes_give_the_bits_of_one(alone, tmp_path, count):
+    """Here on one machine; blocks do not share out evenly, and one process writes."""
+    codes, said = ended(start(count, *SMALL, *WORDS, "--out", str(tmp_path / "together")))
+    assert codes == [0] * count, said
+    assert same(json.loads(said[0][0]), alone)
+    assert all(out == "" for out, _ in said[1:])
+    assert (tmp_path / "together" / "policy.safetensors").exists()
+
+
+@pytest.mark.slow
+def test_networks_too(tmp_path):
+    words = ("--policy", "lstm:hidden=8", "--iterations", "3", "--batch", "300")
+    codes, said = ended(start(3, *SMALL, *words, "--out", str(tmp_path / "together")))
+    assert codes == [0] * 3, said
+    assert same(json.loads(said[0][0]), learned(tmp_path / "alone", *words))
+    one, other = (
+        files.load(tmp_path / name / "policy.safetensors", "policy")[0] for name in ("alone", "together")
+    )
+    for name, array in one.items():
+        np.testing.assert_array_equal(array, other[name])
+
+
+@pytest.mark.parametrize("victim", [1, pytest.param(0, marks=pytest.mark.slow)])
+def test_a_process_that_dies_ends_the_others(tmp_path, victim):
+    folder = tmp_path / "together"
+    words = [*SMALL, "--iterations", "3000", "--batch", "700", "--out", str(folder)]
+    running = start(3, *words)
+    deadline = time.monotonic() + 120
+    while not (folder / "checkpoint.safetensors").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    time.sleep(1)
+    running[victim].send_signal(signal.SIGKILL)
+    began = time.monotonic()
+    codes, said = ended(running, 30)
+    assert time.monotonic() - began < 30
+    for rank, (code, (_, error)) in enumerate(zip(codes, said, strict=True)):
+        if rank != victim:
+            assert code == 1
+            assert "another process of this run has ended" in error
+            assert "Traceback" not in error
+    arrays, about = files.load(folder / "checkpoint.safetensors", "checkpoint")
+    assert about["iteration"] == len(arrays["history.regret"]) >= 10
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (("127.0.0.1:80", 2, None), "together"),
+        ((None, None, 1), "together"),
+        (("nowhere", 2, 0), "an address such as"),
+        (("host:99999", 2, 0), "an address such as"),
+        (("host:80", 2, 2), "below the number of processes"),
+        (("host:80", 0, 0), "processes must be"),
+        (("host:80", 2, -1), "process-id must be"),
+    ],
+)
+def test_what_is_said_of_the_processes_is_checked(given, says):
+    with pytest.raises(InputError, match=says):
+        processes.connect(*given)
+
+
+def test_without_others_that_is_said(tmp_path):
+    words = [*LEARN, *SMALL, "--distributed", "--out", str(tmp_path)]
+    clean = {
+        key: value for key, value in os.environ.items() if not key.startswith(("SLURM", "OMPI", "KUBE"))
+    }
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=clean)
+    assert done.returncode == 2
+    assert "no other processes were found" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def namespaces():
+    """Two network namespaces with addresses of their own, if this user may make them.
+
+    In each, the machine's name is known by the address that it has there, as on machines of their own.
+    """
+    if os.name != "posix" or os.geteuid() != 0 or shutil.which("ip") is None:
+        return "making network namespaces needs root and ip"
+    made = subprocess.run(
+        """
+        ip netns add gradband0 && ip netns add gradband1 &&
+        ip link add gradband0 type veth peer name gradband1 &&
+        ip link set gradband0 netns gradband0 && ip link set gradband1 netns gradband1 &&
+        ip -n gradband0 addr add 10.77.0.1/24 dev gradband0 && ip -n gradband0 link set gradband0 up &&
+        ip -n gradband1 addr add 10.77.0.2/24 dev gradband1 && ip -n gradband1 link set gradband1 up &&
+        ip -n gradband0 link set lo up && ip -n gradband1 link set lo up
+        """,
+        shell=True,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    for rank in (0, 1):
+        folder = Path(f"/etc/netns/gradband{rank}")
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "hosts").write_text(f"127.0.0.1 localhost\n10.77.0.{rank + 1} {socket.gethostname()}\n")
+    return made.stderr.strip() if made.returncode else ""
+
+
+@pytest.mark.slow
+def test_two_machines_as_two_network_namespaces(alone, tmp_path):
+    reason = namespaces()
+    try:
+        if reason:
+            pytest.skip(reason)
+        prefixes = [["ip", "netns", "exec", f"gradband{rank}"] for rank in (0, 1)]
+        words = [*SMALL, *WORDS, "--out", str(tmp_path / "together")]
+        codes, said = ended(start(2, *words, prefixes=prefixes, address="10.77.0.1"))
+        assert codes == [0, 0], said
+        assert same(json.loads(said[0][0]), alone)
+    finally:
+        for rank in (0, 1):
+            subprocess.run(["ip", "netns", "delete", f"gradband{rank}"], capture_output=True, check=False)
+            shutil.rmtree(f"/etc/netns/gradband{rank}", ignore_errors=True)
