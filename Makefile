@@ -21,14 +21,19 @@ slow: .venv/.dev       ## checks that take longer than a test run may
 bench: .venv/.run      ## speed side by side with peers
 	$(BIN)/gradband bench
 
-.venv/.run: pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e .
+# Modules are compiled when they are first imported, not all of them now.
+INSTALL := $(BIN)/python -m pip install -q --disable-pip-version-check --no-compile -c constraints.txt
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+.venv/.run: .venv/bin/python pyproject.toml constraints.txt
+	$(INSTALL) -e .
 	touch $@
 
-.venv/.dev: .venv/.run
-	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
-	touch $@
+.venv/.dev: .venv/bin/python pyproject.toml constraints.txt
+	$(INSTALL) -e '.[dev]'
+	touch $@ .venv/.run
 
 clean:                 ## remove everything that was made here
 	rm -rf .venv runs dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -36,10 +36,10 @@ KINDS = {
 """what safetensors calls the kinds of numbers that NumPy has"""
 
 
-def write_atomically(path: Path, write: Callable[[Path], object], before: Path | None = None) -> None:
+def write_atomically(path: Path, write: Callable[[Path], object], keep: bool = False) -> None:
     """Lets `write` fill a file beside `path`, flushes it to disk, and only then puts it in place.
 
-    The file that was there is kept as `before`, if that is given.
+    With `keep`, the file that was there stays as the one `before` it.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.stem}.{secrets.token_hex(8)}{path.suffix}")
@@ -47,12 +47,29 @@ def write_atomically(path: Path, write: Callable[[Path], object], before: Path |
         write(temporary)
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
-        if before is not None and path.exists():
-            path.replace(before)
+        if keep and path.exists():
+            path.replace(before(path))
         temporary.replace(path)
         sync_folder(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def before(path: Path) -> Path:
+    """Where a file that was replaced is kept.
+
+    >>> print(before(Path("runs/checkpoint.safetensors")))
+    runs/checkpoint.before.safetensors
+    """
+    return path.with_suffix(f".before{path.suffix}")
+
+
+def forget(path: Path) -> bool:
+    """Removes a file and the one before it, and says whether there was any."""
+    there = [file for file in (path, before(path)) if file.exists()]
+    for file in there:
+        file.unlink()
+    return bool(there)
 
 
 def sync_folder(folder: Path) -> None:
@@ -99,7 +116,7 @@ def save(
     kind: str,
     arrays: dict[str, np.ndarray],
     about: dict[str, Any],
-    before: Path | None = None,
+    keep: bool = False,
 ) -> None:
     """Writes arrays with what is known `about` them to a file of some `kind`; see `write_atomically`."""
     from safetensors.numpy import save as to_bytes
@@ -112,7 +129,7 @@ def save(
     contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     metadata["checksum"] = checksum(contiguous, metadata["about"])
     data = to_bytes(contiguous, metadata)
-    write_atomically(Path(path), lambda target: target.write_bytes(data), before)
+    write_atomically(Path(path), lambda target: target.write_bytes(data), keep)
 
 
 def checksum(arrays: dict[str, np.ndarray], about: str) -> str:

@@ -115,14 +115,14 @@ class Run:
             arrays[f"history.{name}"] = np.asarray(values, np.float64)
         place = {"stage": self.stage, "iteration": self.iteration, "stopped": self.stopped}
         about = {"settings": self.settings, **place}
-        files.save(self.checkpoint, "checkpoint", arrays, about, before=before(self.checkpoint))
+        files.save(self.checkpoint, "checkpoint", arrays, about, keep=True)
 
     def restore(self) -> None:
         """Goes back to the checkpoint, if there is one, or to the one before it if that is damaged."""
         if self.checkpoint is None:
             raise InputError("resuming needs a checkpoint file")
         damage: list[InputError] = []
-        for path in (self.checkpoint, before(self.checkpoint)):
+        for path in (self.checkpoint, files.before(self.checkpoint)):
             data = processes.shared(files.read(path) if path.exists() else b"")
             if not data:
                 continue
@@ -179,12 +179,3 @@ class Run:
 
 class OtherSettingsError(InputError):
     """A checkpoint that belongs to another run."""
-
-
-def before(checkpoint: Path) -> Path:
-    """Where the checkpoint before the last one is kept.
-
-    >>> print(before(Path("runs/checkpoint.safetensors")))
-    runs/checkpoint.before.safetensors
-    """
-    return checkpoint.with_suffix(f".before{checkpoint.suffix}")

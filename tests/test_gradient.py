@@ -88,8 +88,19 @@ def test_enumeration_refuses_what_it_cannot_do():
         by_enumeration(SoftElim(), problems.named("beta-10", horizon=10))
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
-@pytest.mark.parametrize("policy", POLICIES, ids=str)
+PAIRS = [(policy, name) for policy in POLICIES for name in ESTIMATORS]
+
+
+def often(policy, name):
+    """All estimators with one policy, and one with all policies; the others are for `make slow`."""
+    return isinstance(policy, SoftElim) or name == "self"
+
+
+@pytest.mark.parametrize(
+    ("policy", "name"),
+    [pytest.param(*pair, marks=[] if often(*pair) else pytest.mark.slow) for pair in PAIRS],
+    ids=lambda each: str(each),
+)
 def test_estimates_agree_with_the_exact_gradient(policy, name):
     exact = by_enumeration(policy, SMALL)
     found = estimate(policy, SMALL, instances=MANY, estimator=ESTIMATORS[name], seed=1)

@@ -13,7 +13,6 @@ import pytest
 
 import gradband as gb
 from gradband import files, interruption
-from gradband.run import before
 
 pytestmark = pytest.mark.brief
 PROBLEM = gb.problems.named("two-point", horizon=20)
@@ -53,7 +52,7 @@ def cut_off(path, count):
 def test_the_last_two_checkpoints_are_kept(tmp_path, whole):
     path = tmp_path / "checkpoint.safetensors"
     cut_off(path, 7)
-    kept = [files.load(file, "checkpoint")[1]["iteration"] for file in (path, before(path))]
+    kept = [files.load(file, "checkpoint")[1]["iteration"] for file in (path, files.before(path))]
     assert kept == [6, 4]
     assert learn(path, resume=True).params["theta"] == whole.params["theta"]
 
@@ -86,7 +85,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path, whole, dama
 def test_two_damaged_checkpoints_are_refused(tmp_path):
     path = tmp_path / "checkpoint.safetensors"
     cut_off(path, 7)
-    for file in (path, before(path)):
+    for file in (path, files.before(path)):
         file.write_bytes(b"nothing")
     with pytest.raises(gb.InputError, match="damaged"):
         learn(path, resume=True)

@@ -58,8 +58,8 @@ class Store:
         """Stores a result, and only then takes away what was unfinished."""
         about = {"unit": unit, "versions": versions(), "seconds": round(seconds, 3), "result": result}
         files.write_text(self.path(unit), json.dumps(about, indent=1, allow_nan=False) + "\n")
-        for leftover in (self.draft(unit).with_suffix(".safetensors"), self.draft(unit)):
-            leftover.unlink(missing_ok=True)
+        files.forget(self.draft(unit).with_suffix(".safetensors"))
+        self.draft(unit).unlink(missing_ok=True)
 
     def sweep(self) -> None:
         """Takes away files that were being written when a process was killed."""

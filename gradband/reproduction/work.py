@@ -149,7 +149,7 @@ def learn(
     points: dict[int, list[float]] = _points(desk.draft)
     checkpoint = None if desk.draft is None else desk.draft.with_suffix(".safetensors")
     if checkpoint and not points:
-        checkpoint.unlink(missing_ok=True)  # without the points that belong to it
+        files.forget(checkpoint)  # without the points that belong to it
 
     def point(iteration: int, entry: Any) -> None:
         found = gb.evaluate(entry, task, instances=evaluation, seed=seed).rows[0].regret
@@ -175,9 +175,9 @@ def learn(
     try:
         learned = gb.learn(start, task, **settings)
     except InputError:
-        if checkpoint is None or not checkpoint.exists():
+        if checkpoint is None or not files.forget(checkpoint):
             raise
-        checkpoint.unlink()  # it was damaged: begin anew
+        # It was damaged: begin anew.
         learned = gb.learn(start, task, **settings)
     end = gb.evaluate(learned, task, instances=final, seed=seed).rows[0].regret
     found = [[i, *points[i]] for i in sorted(points)]
