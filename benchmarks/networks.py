@@ -62,6 +62,8 @@ class Task:
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
     imitate: str = ""
     elsewhere: dict[str, gb.Problem] = dataclasses.field(default_factory=dict)
+    averaged: bool = False
+    """plays with the mean of its parameters over the last tenth of its iterations"""
 
 
 def named(name: str, **size: int) -> gb.Problem:
@@ -127,11 +129,14 @@ def ablation() -> dict[str, Task]:
         "head's bias as slow as weights": variant(settings={"bias_scale": 1.0}),
         "annealed temperature": variant(temperature=recipes.annealed),
         "gradients through time fade": variant(),
+        "averaged parameters": variant(),
     }
     policies = {"gradients through time fade": Forgetful()}
     problems = {"uniform-2": named("uniform-2"), "distractors-10": named("distractors", arms=10)}
     return {
-        f"ablation/{title}/{name}": Task(policies.get(name, "lstm"), problem, settings=s)
+        f"ablation/{title}/{name}": Task(
+            policies.get(name, "lstm"), problem, settings=s, averaged=name == "averaged parameters"
+        )
         for title, problem in problems.items()
         for name, s in changes.items()
     }
@@ -143,9 +148,24 @@ def measure(task: Task, seed: int, devices: int | None) -> dict[str, Any]:
     reference: Any = gb.policies.Gittins() if task.imitate == "gittins" else None
     if task.imitate == "optimal":
         reference = gb.exact.optimum(task.problem).policy
+    last: list[Any] = []
+
+    def keep(step: Any) -> None:
+        if task.averaged and step.iteration > 0.9 * step.iterations:
+            last.append(step.params)
+
     learned = gb.learn(
-        task.policy, task.problem, imitate=reference, seed=seed, devices=devices, **task.settings
+        task.policy,
+        task.problem,
+        imitate=reference,
+        seed=seed,
+        devices=devices,
+        progress=keep,
+        **task.settings,
     )
+    if last:
+        mean = jax.tree.map(lambda *leaves: sum(leaves) / len(leaves), *last)
+        learned = dataclasses.replace(learned, params=mean)
     seconds = time.perf_counter() - began
     how: dict[str, Any] = {"instances": INSTANCES, "seed": 1000 + seed, "devices": devices}
     table = gb.evaluate(
