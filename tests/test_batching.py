@@ -68,7 +68,12 @@ def test_like_vmap(name):
     agree(FUNCTIONS[name])
 
 
-@pytest.mark.parametrize("name", POLICIES)
+LONG = ("hierarchical-ts", "gittins", "bayes-ucb", "dqn", "kl-ucb")  # to compile
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in LONG else []) for name in POLICIES]
+)
 def test_policies_like_vmap(name):
     policy = POLICIES[name]().bind(K, 40)
     params = policy.folded(policy.init(jax.random.key(0)))

@@ -118,7 +118,9 @@ def test_estimates_agree_with_the_exact_gradient(policy, name):
     ],
     ids=str,
 )
-@pytest.mark.parametrize("policy", [SoftElim(theta=0.3), Exp3(theta=0.2)], ids=str)
+@pytest.mark.parametrize(
+    "policy", [SoftElim(theta=0.3), pytest.param(Exp3(theta=0.2), marks=pytest.mark.slow)], ids=str
+)
 def test_a_critic_has_no_bias(policy, how):
     found = estimate(policy, SMALL, instances=MANY, estimator=how, seed=1)
     exact = by_enumeration(policy, SMALL)

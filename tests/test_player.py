@@ -85,8 +85,15 @@ OTHERS = [
 @pytest.mark.parametrize(
     ("name", "settings"), [*((name, {}) for name in ALL if name not in SAMPLED), *OTHERS], ids=str
 )
-@pytest.mark.parametrize("rewards", ["binary", "between"])
-@pytest.mark.parametrize(("wide", "tolerance"), [(False, 1e-6), (True, 1e-9)])
+@pytest.mark.parametrize(
+    ("rewards", "wide", "tolerance"),
+    [
+        ("between", False, 1e-6),
+        ("binary", True, 1e-9),
+        pytest.param("binary", False, 1e-6, marks=pytest.mark.slow),
+        pytest.param("between", True, 1e-9, marks=pytest.mark.slow),
+    ],
+)
 def test_probabilities_are_those_of_the_jax_policy(files, name, settings, rewards, wide, tolerance):
     """To 1e-6, which is about what float32 keeps; and to 1e-9 where JAX computes in float64 too."""
     path = files(name, **settings)
