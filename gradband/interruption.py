@@ -43,3 +43,5 @@ def watched(wanted: bool = True) -> Iterator[Watch]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+    if watch.asked:  # nobody looked any more
+        signal.raise_signal(watch.asked)

@@ -115,12 +115,18 @@ def test_signals_wait_for_the_end_of_an_iteration(tmp_path, whole, number):
     assert learn(path, resume=True).params["theta"] == whole.params["theta"]
 
 
+def test_a_signal_that_nobody_looked_at_is_not_lost():
+    with pytest.raises(KeyboardInterrupt), interruption.watched():
+        signal.raise_signal(signal.SIGINT)
+
+
 def test_a_second_signal_does_not_wait():
     with interruption.watched() as watch:
         signal.raise_signal(signal.SIGTERM)
         assert watch.asked == signal.SIGTERM
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
+        watch.asked = 0
 
 
 def test_a_command_says_what_it_keeps(tmp_path):

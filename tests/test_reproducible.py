@@ -109,6 +109,7 @@ def test_a_second_call_does_not_compile_again():
     assert count() == counts
 
 
+@pytest.mark.slow
 def test_nothing_is_nan_under_scrutiny():
     with jax.debug_nans(True):
         for policy in policies.POLICIES.values():
