@@ -97,9 +97,11 @@ class Played:
     params: dict
 
 
+OTHERS = ("none", "optimal", "leave-one-out")
+
+
 @pytest.mark.parametrize(
-    "baseline",
-    ["self", *(pytest.param(name, marks=pytest.mark.slow) for name in ("none", "optimal", "leave-one-out"))],
+    "baseline", ["self", *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)]
 )
 def test_estimators_agree_with_the_exact_gradient(baseline):
     """|z| ≤ 4: a true statement fails once in 16 000, for fixed seeds once and for all."""
