@@ -231,10 +231,8 @@ def _iota(graph: Graph, equation: Any) -> str:
 
 
 def _integer_pow(graph: Graph, equation: Any, x: str) -> str:
-    result = x
-    for _ in range(equation.params["y"] - 1):
-        result = graph.op("Mul", result, x)
-    return result
+    exponent = np.asarray(equation.params["y"], equation.invars[0].aval.dtype)
+    return graph.op("Pow", x, graph.constant(exponent))
 
 
 def _product(graph: Graph, equation: Any, x: str, y: str) -> str:

@@ -82,6 +82,13 @@ def sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
+def write_all(file: int, data: bytes) -> None:
+    """Writes all of it to an open file."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(file, rest) :]
+
+
 def write_text(path: Path, text: str) -> None:
     """Writes a text file atomically."""
     write_atomically(path, lambda target: target.write_text(text, encoding="utf-8"))
@@ -204,6 +211,11 @@ def parse(data: bytes, kind: str, path: str | Path) -> tuple[dict[str, np.ndarra
     if not isinstance(about, dict):
         raise foreign
     return arrays, about
+
+
+def named(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    """The arrays whose names begin with a prefix, without it."""
+    return {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
 
 
 class NotSafetensorsError(ValueError):

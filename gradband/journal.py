@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from gradband import recorded
 from gradband.errors import InputError, shown
-from gradband.files import sync_folder
+from gradband.files import sync_folder, write_all
 from gradband.player import Event, Player
 
 VERSION = 1
@@ -63,11 +63,10 @@ class Journal:
             raise RuntimeError(f"the journal {self.path} could not be written before")
         if not self._waiting:
             return
-        data = memoryview(b"".join(self._waiting))
+        data = b"".join(self._waiting)
         self._waiting.clear()
         try:
-            while data:
-                data = data[os.write(self._file, data) :]
+            write_all(self._file, data)
             getattr(os, "fdatasync", os.fsync)(self._file)
         except OSError as error:
             self.broken = True

@@ -51,7 +51,7 @@ def load(path: str | Path, policy: Policy | None = None) -> Learned:
                 raise unknown("policy", name, known)
             policy = known[name](**settings)
         bound = policy.bind(arms, whole("horizon", horizon))
-        params = bound.as_params(_named(arrays, "params."))
+        params = bound.as_params(files.named(arrays, "params."))
         kinds = {f"params.{name}": shape.dtype.kind for name, shape in bound.shapes().items()}
         words = {"f": "floating-point", "i": "signed whole", "u": "unsigned whole"}
         for entry, array in arrays.items():
@@ -62,9 +62,4 @@ def load(path: str | Path, policy: Policy | None = None) -> Learned:
         raise InputError(f"{path}: {error}") from None
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"{path} is not a complete policy file: {error}") from None
-    return Learned(bound, params, _named(arrays, "history."), about, str(stopped))
-
-
-def _named(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
-    """The arrays whose names begin with a prefix, without it."""
-    return {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
+    return Learned(bound, params, files.named(arrays, "history."), about, str(stopped))

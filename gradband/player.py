@@ -193,7 +193,7 @@ class Player:
     def retire(self, arm: int) -> None:
         """Stops pulling an arm. A reward that it still waits for may come, and is not used."""
         self.need_flexible("retired")
-        if recorded.is_count(arm) is False or arm not in self._active:
+        if not recorded.is_count(arm) or arm not in self._active:
             raise InputError(f"there is no arm {shown(arm)} to retire: the arms are {listed(self._active)}")
         if len(self._active) == 1:
             raise InputError(f"arm {arm} is the last one, and can't be retired")

@@ -31,8 +31,10 @@ def check_event(player: "Player", event: Any) -> None:
             raise InputError(f"after {player.numbered} numbered decisions comes no {event['id']}")
         if "arms" in event and len(event["arms"]) != player.arms_ever:
             raise InputError(f"a batch of {player.arms_ever} arms must say of each how often it is pulled")
-        pulls = event["arms"] if "arms" in event else [0] * event["arm"] + [1]
-        if gone := {arm for arm, count in enumerate(pulls) if count} - set(player.arms):
+        pulled = (
+            {i for i, count in enumerate(event["arms"]) if count} if "arms" in event else {event["arm"]}
+        )
+        if gone := pulled - set(player.arms):
             raise InputError(f"there is no arm {min(gone)}")
     elif op == "update":
         _keys(event, "op", "id", *(("sums",) if "sums" in event else ("reward", "heard")), "drawn")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gradband.errors import InputError, shown
+from gradband.files import write_all
 from gradband.journal import Journal
 from gradband.player import Player
 
@@ -32,15 +33,9 @@ def serve(player: Player, journal: Journal | None, source: int = 0, target: int 
             raise InputError(f"line {number + 1} is longer than {LONGEST_REQUEST >> 20} MiB")
         if journal is not None:
             journal.commit()
-        write(target, "".join(answers).encode())
+        write_all(target, "".join(answers).encode())
         if not chunk:
             return
-
-
-def write(target: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(target, view) :]
 
 
 def respond(player: Player, journal: Journal | None, line: bytes, number: int) -> str:

@@ -51,3 +51,19 @@ def cache(tmp_path_factory):
 def table():
     """Realised rewards of 10 instances, 3 arms and 6 rounds."""
     return np.random.default_rng(0).random((10, 3, 6)).round(3)
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory):
+    """Where a policy of some name and settings is saved."""
+    from laws import learned
+
+    folder = tmp_path_factory.mktemp("policies")
+
+    def path(name, **settings):
+        target = folder / f"{name} {settings}.safetensors"
+        if not target.exists():
+            learned(name, **settings).save(target)
+        return target
+
+    return path

@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from test_player import ALL, learned
+from laws import ALL, learned
 
 import gradband as gb
 from gradband import cli

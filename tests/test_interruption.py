@@ -175,7 +175,6 @@ def test_a_hundred_kills_change_nothing(tmp_path):
         ends += 1
     print(f"{kills} kills, {ends} runs that came to their end")
     assert ends
-    assert np.isfinite(alone["regret"]["mean"])
 
 
 def test_any_flipped_bit_is_noticed(tmp_path):

@@ -1,192 +1,20 @@
-"""Players in NumPy play as the policies in JAX do, whatever happens to them."""
+"""Players keep their books, whatever happens to them."""
 
 import copy
-import dataclasses
 import json
-import pickle
 import subprocess
 import sys
 
-import jax
 import numpy as np
 import pytest
 from conftest import assert_z
-from scipy import integrate, stats
+from laws import ALL, ARMS, HORIZON, learned
 
 import gradband as gb
-from gradband import plain, random
-from gradband.learned import Learned
-from gradband.plain.indices import upper_logit
-from gradband.plain.thompson import best_probabilities
+from gradband import plain
 from gradband.player import Player
 
 pytestmark = pytest.mark.brief
-
-ARMS, HORIZON = 4, 60
-TABLES = {
-    "optimal-thresholds": gb.Problem(gb.priors.Beta(arms=2), horizon=HORIZON),
-    "optimal-graph": gb.Problem(gb.priors.Beta(arms=3), horizon=12),
-    "optimal-grid": gb.problems.named("distractors", arms=4, horizon=HORIZON),
-}
-SAMPLED = ("ts", "hierarchical-ts")  # whose JAX policies draw samples, and have no probabilities
-ALL = [*gb.policies.POLICIES, *gb.policies.TABLES]
-
-
-def learned(name, arms=ARMS, horizon=HORIZON, **settings):
-    """A policy with parameters as far from special as learned ones."""
-    if name in TABLES:
-        return gb.exact.optimum(TABLES[name]).policy
-    policy = dataclasses.replace(gb.policies.named(name), **settings).bind(arms, horizon)
-    params = policy.init(jax.random.key(1))
-    rng = np.random.default_rng(2)
-    if name in ("lstm", "index"):
-        params = {
-            key: np.asarray(leaf) + 0.1 * rng.normal(size=leaf.shape).astype(np.float32)
-            for key, leaf in params.items()
-        }
-    if name == "kl-softelim":
-        params = {"theta": 0.4, "a": 0.7, "b": 2.3}
-    return Learned(policy, policy.as_params(params), {}, {})
-
-
-@pytest.fixture(scope="module")
-def files(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("policies")
-
-    def path(name, **sizes):
-        target = folder / f"{name}-{'-'.join(map(str, sizes.values()))}.safetensors"
-        if not target.exists():
-            learned(name, **sizes).save(target)
-        return target
-
-    return path
-
-
-def test_every_policy_can_be_played():
-    assert set(plain.LAWS) == set(ALL)
-    for name, policy in (gb.policies.POLICIES | gb.policies.TABLES).items():
-        law = plain.LAWS[name]
-        assert (law.binary, law.unit, law.batches) == (policy.binary, policy.unit, policy.batches)
-
-
-OTHERS = [
-    ("bayes-ucb", {"a": 0.1, "b": 0.1}),
-    ("bayes-ucb", {"a": 2.0, "b": 30.0}),
-    ("kl-ucb", {"c": 3.0}),
-    ("split", {"share": 0.1}),
-    ("gittins", {"a": 0.5, "b": 3.0}),
-    ("index", {"hidden": 5, "a": 0.3, "b": 20.0}),
-    ("lstm", {"hidden": 7, "bias_scale": 1.0}),
-    ("dqn", {"hidden": 9}),
-]
-"""settings other than the usual"""
-
-
-@pytest.mark.parametrize(
-    ("name", "settings"), [*((name, {}) for name in ALL if name not in SAMPLED), *OTHERS], ids=str
-)
-@pytest.mark.parametrize(
-    ("rewards", "wide", "tolerance"),
-    [
-        ("between", False, 1e-6),
-        ("binary", True, 1e-9),
-        pytest.param("binary", False, 1e-6, marks=pytest.mark.slow),
-        pytest.param("between", True, 1e-9, marks=pytest.mark.slow),
-    ],
-)
-def test_probabilities_are_those_of_the_jax_policy(files, name, settings, rewards, wide, tolerance):
-    """To 1e-6, which is about what float32 keeps; and to 1e-9 where JAX computes in float64 too."""
-    path = files(name, **settings)
-    given = gb.load(path)
-    policy, binary = given.policy, given.policy.binary
-    with jax.enable_x64(wide):
-        real = np.float64 if wide else np.float32
-        params = {
-            key: jax.numpy.asarray(leaf, real if leaf.dtype.kind == "f" else leaf.dtype)
-            for key, leaf in given.params.items()
-        }
-        params = policy.folded(params)
-        step = jax.jit(lambda state, arm, heard: policy.update(params, state, arm, heard))
-        chances = jax.jit(lambda state: policy.probabilities(params, state))
-        rng = np.random.default_rng(3)
-        for seed in range(3):
-            player, events = Player(path, seed), []
-            player.record = events.append
-            means = rng.random(policy.arms)
-            state = policy.begin(params, player.state()["memory"].get("length", 1.0) - 1)
-            for _ in range(policy.horizon):
-                p = player.probabilities()
-                np.testing.assert_allclose(p, np.asarray(chances(state)), rtol=0, atol=tolerance)
-                arm = player.select()
-                assert arm.propensity == p[arm]
-                reward = float(rng.random() < means[arm])
-                if rewards == "between":
-                    reward = float(np.float32(rng.random() * means[arm]))
-                player.update(arm, reward)
-                heard = events[-1]["heard"]
-                assert heard == reward or (binary and heard in (0, 1))
-                state = step(state, np.int32(arm), real(heard))
-
-
-def by_quadrature(a, b):
-    """P(arm i is best) as SciPy integrates it."""
-    arms = range(len(a))
-    return [
-        integrate.quad(
-            lambda q, i=i: np.prod(
-                [stats.beta.cdf(stats.beta.ppf(q, a[i], b[i]), a[j], b[j]) for j in arms if j != i]
-            ),
-            0,
-            1,
-            epsabs=1e-9,
-            limit=500,
-        )[0]
-        for i in arms
-    ]
-
-
-@pytest.mark.parametrize(
-    ("a", "b"),
-    [
-        ([1, 1, 1], [1, 1, 1]),
-        ([1, 30, 4], [1, 2, 90]),
-        ([151, 160, 140, 1], [9851, 9840, 9900, 1]),
-        ([0.2, 0.5, 3], [0.3, 7, 3.5]),
-        ([1e5 + 1, 1e5 + 200.5, 1], [9e5, 9e5, 10]),
-    ],
-)
-def test_chances_of_being_best_are_scipys(a, b):
-    p = best_probabilities(np.array(a, float), np.array(b, float))
-    np.testing.assert_allclose(p, by_quadrature(a, b), rtol=0, atol=1e-7)
-
-
-def test_chances_of_being_best_in_closed_form():
-    """Beta(a, 1) variables are U^(1/a): i is the greatest with probability a_i / Σ a, tiny a included."""
-    a = np.array([0.001, 0.02, 1.0, 5.0, 400.0])
-    np.testing.assert_allclose(best_probabilities(a, np.ones(5)), a / a.sum(), rtol=0, atol=1e-9)
-
-
-@pytest.mark.parametrize("name", SAMPLED)
-def test_samplers_pull_arms_as_often_as_their_probabilities_say(files, name):
-    given = gb.load(files(name))
-    player, rng = Player(files(name)), np.random.default_rng(0)
-    for _ in range(40):
-        arm = player.select()
-        player.update(arm, float(rng.random() < (0.1, 0.3, 0.5, 0.35)[arm]))
-    memory = player.state()["memory"]
-    counts = gb.policies.Counts(*(jax.numpy.asarray(memory[key]) for key in ("pulls", "sums")))
-    keys = jax.vmap(lambda i: jax.random.fold_in(random.root(0), i))(jax.numpy.arange(40_000))
-    arms = jax.jit(jax.vmap(lambda key: given.policy.act(key, given.params, counts)))(keys)
-    shares = np.bincount(np.asarray(arms), minlength=ARMS) / 40_000
-    p = player.probabilities()
-    assert_z(shares, np.sqrt(p * (1 - p) / 40_000), p)
-
-
-@pytest.mark.parametrize("tail", [0.3, 0.01, 1e-5])
-def test_quantiles_of_bayes_ucb_are_scipys(tail):
-    for a, b in [(1, 1), (3, 8), (0.3, 0.6), (900, 30), (2, 5000), (1, 1e5)]:
-        x = 1 / (1 + np.exp(-upper_logit(tail, a, b)))
-        assert x == pytest.approx(stats.beta.isf(tail, a, b), rel=1e-9)
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -229,7 +57,6 @@ def test_rewards_may_come_late_and_in_any_order(files):
 
 
 def test_the_first_pulls_do_not_wait_for_rewards(files):
-    assert [Player(files("softelim")).select() for _ in range(1)] == [0]
     player = Player(files("softelim"))
     assert [player.select() for _ in range(ARMS)] == list(range(ARMS))
     player = Player(files("explore-then-commit"))
@@ -525,7 +352,7 @@ def test_batches_leave_no_arm_out_and_follow_single_decisions(files):
         player.update(player.select(), 1)
     new = player.add_arm()
     assert 0 < player.select_many(200)[new] < 200
-    assert player.select() != new or player.select() != new
+    assert new not in player.state()["fresh"]
 
 
 def test_a_batch_may_outlive_its_arms(files):
@@ -561,8 +388,8 @@ def test_odd_ids_are_refused(files, id):
 def test_decisions_and_batches_can_be_copied(files):
     player = Player(files("ts"))
     for made in (player.select(), player.select_many(3)):
-        for copied in (copy.deepcopy(made), pickle.loads(pickle.dumps(made))):
-            assert (copied, copied.id) == (made, made.id)
+        copied = copy.deepcopy(made)
+        assert (copied, copied.id) == (made, made.id)
     with pytest.raises(gb.InputError, match="is a batch"):
         player.update(made, 1)
     player.update_many(made, [np.int64(0)] * ARMS)
@@ -605,31 +432,8 @@ def test_numbers_without_bounds_end_in_one_sentence(files, tmp_path):
     player = Player(files("exp3"))
     state = player.state()
     player.restore(state | {"memory": state["memory"] | {"weighted": [3e38, -3e38, 0, 0]}})
-    player.probabilities()
+    assert player.probabilities().sum() == pytest.approx(1)
     huge = learned("ts", a=1e20)
     huge.save(tmp_path / "huge.safetensors")
     with pytest.raises(gb.InputError, match="a of ts must be a finite number in"):
         Player(tmp_path / "huge.safetensors")
-
-
-@pytest.mark.parametrize("a", [1e-6, 1e-3, 0.01, 1.0, 1e6, 1e12])
-@pytest.mark.parametrize("b", [1e-6, 1e-3, 0.01, 1.0, 1e6, 1e12])
-def test_extreme_beliefs_have_probabilities(a, b):
-    p = best_probabilities(np.array([a, a, 1.0]), np.array([b, b, 1.0]))
-    assert p.sum() == pytest.approx(1)
-    assert p[0] == pytest.approx(p[1], abs=1e-9)
-    for tail in (0.5, 1e-6):
-        assert np.isfinite(upper_logit(tail, a, b))
-
-
-def test_many_arms_are_taken_a_few_at_a_time():
-    """Independent of how many numbers are computed at once, and right for equal arms."""
-    p = best_probabilities(np.full(60, 3.0), np.full(60, 50.0))
-    np.testing.assert_allclose(p, 1 / 60, atol=1e-10)
-    from gradband.plain import thompson
-
-    a, b = np.linspace(1, 9, 7), np.linspace(20, 3, 7)
-    whole = best_probabilities(a, b)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(thompson, "AT_ONCE", 7 * 10 * 3)
-        np.testing.assert_allclose(best_probabilities(a, b), whole, atol=1e-13)

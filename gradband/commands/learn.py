@@ -102,7 +102,7 @@ def learn(
     coordinator: Annotated[
         str | None, typer.Option(help="Address HOST:PORT of the first of several processes.")
     ] = None,
-    count: Annotated[int | None, typer.Option("--processes", help="How many processes there are.")] = None,
+    peers: Annotated[int | None, typer.Option("--processes", help="How many processes there are.")] = None,
     rank: Annotated[int | None, typer.Option("--process-id", help="Which of them this is, from 0.")] = None,
     json: Json = False,
 ) -> None:
@@ -132,8 +132,8 @@ def learn(
     from gradband.report import figures, terminal
 
     began = time.perf_counter()
-    if distributed or any(value is not None for value in (coordinator, count, rank)):
-        processes.connect(coordinator, count, rank)
+    if distributed or any(value is not None for value in (coordinator, peers, rank)):
+        processes.connect(coordinator, peers, rank)
     task = load_problem(problem, arms, horizon, noise)
     start = parse_policy(policy)
     label = label_of(task, problem)
@@ -207,11 +207,9 @@ def learn(
         "files": files,
     }
     write_json(Path(files["result"]), result)
-    if not processes.first():
-        pass
-    elif json:
+    if json and processes.first():
         terminal.print_json(result)
-    else:
+    elif processes.first():
         terminal.print_table(
             describe(task, problem),
             ["policy", "Bayes regret", "± se", "from ts to the optimum"][: 4 if covered else 3],

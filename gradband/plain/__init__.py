@@ -55,9 +55,7 @@ LAWS: dict[str, type[Law]] = {
 def load(path: str | Path) -> Law:
     """The law in a policy file, which is read with distrust."""
     arrays, about = files.load(path, "policy")
-    params = {
-        name.removeprefix("params."): array for name, array in arrays.items() if name.startswith("params.")
-    }
+    params = files.named(arrays, "params.")
     try:
         return law(about["policy"], about["arms"], about["horizon"], about["settings"], params)
     except InputError as error:

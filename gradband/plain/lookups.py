@@ -1,22 +1,13 @@
 """Laws that look their arm up in a table: the Gittins index, and Bayes-optimal policies."""
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from gradband.errors import InputError, whole
 from gradband.plain.base import Believing, Counting, Memory, certain, greatest, softmax
-
-
-def place(t: Any, pulls: Any, ones: Any) -> Any:
-    """The entry for `ones` in `pulls` pulls of an arm before round t, as the solvers write them."""
-    return t * (t + 1) // 2 * (t + 2) // 3 + pulls * (pulls + 1) // 2 + ones
-
-
-def size(horizon: int) -> int:
-    """Entries of a table for n rounds."""
-    return horizon * (horizon + 1) * (horizon + 2) // 6
+from gradband.solvers.layout import place, size
 
 
 def whole_counts(memory: Memory) -> tuple[np.ndarray, np.ndarray, int]:

@@ -93,17 +93,8 @@ class HierarchicalTS(Believing):
         super().check()
         number("strength of hierarchical-ts", self.strength, LEAST, MOST)
 
-    @functools.cached_property
-    def levels(self) -> tuple[np.ndarray, np.ndarray]:
-        """Levels, even in their logits, and the logarithms of their prior probabilities."""
-        middle = math.log(self.a / self.b)
-        reach = 5 * math.sqrt(1 / self.a + 1 / self.b)
-        logits = np.linspace(max(middle - reach, -15.0), min(middle + reach, 15.0), LEVELS)
-        levels = 1 / (1 + np.exp(-logits))
-        return levels, self.a * np.log(levels) + self.b * np.log1p(-levels)
-
     def probabilities(self, memory: Memory) -> np.ndarray:
-        levels, log_prior = self.levels
+        levels, log_prior = levels_of(self.a, self.b)
         ups, downs = self.strength * levels[:, None], self.strength * (1 - levels[:, None])
         ones, zeros = memory["sums"], memory["pulls"] - memory["sums"]
         likely = lgamma(ups + ones) - lgamma(ups) + lgamma(downs + zeros) - lgamma(downs)
@@ -115,6 +106,17 @@ class HierarchicalTS(Believing):
             if weight > RARE:
                 p += weight * best_probabilities(up + ones, down + zeros)
         return p / p.sum()
+
+
+@functools.cache
+def levels_of(a: float, b: float) -> tuple[np.ndarray, np.ndarray]:
+    """Levels [G] of a Beta(a, b) prior, even in their logits, and the logarithms of their probabilities."""
+    middle = math.log(a / b)
+    reach = 5 * math.sqrt(1 / a + 1 / b)  # roughly five standard deviations of the logit
+    logits = np.linspace(max(middle - reach, -15.0), min(middle + reach, 15.0), LEVELS)
+    levels = 1 / (1 + np.exp(-logits))
+    log_prior = a * np.log(levels) + b * np.log1p(-levels)
+    return levels, log_prior - log_prior.max()
 
 
 def lgamma(x: np.ndarray) -> np.ndarray:

@@ -57,7 +57,7 @@ class Gittins(Index, Believing):
 
     def index(self, params: Params, state: Counts) -> Array:
         pulls, ones, t = (x.astype(jnp.int32) for x in (state.pulls, state.sums, state.rounds))
-        return params["table"][place.py_func(t, pulls, ones)].astype(jnp.int32)
+        return params["table"][place(t, pulls, ones)].astype(jnp.int32)
 
 
 _last: dict[tuple[float, float, int], np.ndarray] = {}

@@ -1,20 +1,17 @@
 """Thompson sampling for arms that vary around an unknown level, as in past experiments."""
 
 import dataclasses
-import math
 from typing import ClassVar
 
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jax.scipy.special import gammaln
 
 from gradband import random
 from gradband.errors import positive
+from gradband.plain.thompson import LEVELS, levels_of
 from gradband.policies.base import Believing, Counts, Params
 from gradband.policies.thompson import draws_for, shared_out
-
-NODES = 96  # of the level
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -33,18 +30,9 @@ class HierarchicalTS(Believing):
         super().check()
         positive("strength of hierarchical-ts", self.strength)
 
-    def levels(self) -> tuple[np.ndarray, np.ndarray]:
-        """Levels [G], even in their logits, and the logarithms of their prior probabilities."""
-        middle = math.log(self.a / self.b)
-        reach = 5 * math.sqrt(1 / self.a + 1 / self.b)  # roughly five standard deviations of the logit
-        logits = np.linspace(max(middle - reach, -15.0), min(middle + reach, 15.0), NODES)
-        levels = 1 / (1 + np.exp(-logits))
-        log_prior = self.a * np.log(levels) + self.b * np.log1p(-levels)
-        return levels, log_prior - log_prior.max()
-
     def sampled(self, key: Array, state: Counts, draws: int) -> Array:
         """Means [draws, K] from the posterior."""
-        levels, log_prior = self.levels()
+        levels, log_prior = levels_of(self.a, self.b)
         ups = jnp.asarray(self.strength * levels, jnp.float32)[:, None]
         downs = jnp.asarray(self.strength * (1 - levels), jnp.float32)[:, None]
         ones, zeros = state.sums[None], (state.pulls - state.sums)[None]
@@ -52,9 +40,9 @@ class HierarchicalTS(Believing):
         log_weights = likely.sum(1) + jnp.asarray(log_prior, jnp.float32)
         edges = jnp.cumsum(jnp.exp(log_weights - log_weights.max()))
         u = random.uniforms(key, draws)[:, None] * edges[-1]
-        chosen = jnp.minimum((u >= edges[None]).sum(1), NODES - 1)
+        chosen = jnp.minimum((u >= edges[None]).sum(1), LEVELS - 1)
         # A selection, since gathers are slow: the level of each draw.
-        picked = (jnp.arange(NODES)[None] == chosen[:, None]).astype(jnp.float32)
+        picked = (jnp.arange(LEVELS)[None] == chosen[:, None]).astype(jnp.float32)
         level = (picked * jnp.asarray(levels, jnp.float32)[None]).sum(1)[:, None]
         a = (self.strength * level + ones).reshape(-1)
         b = (self.strength * (1 - level) + zeros).reshape(-1)

@@ -63,7 +63,7 @@ class OptimalThresholds(Optimal):
 
     def choice(self, params: Params, state: Counts) -> Array:
         pulls, ones, t = (x.astype(jnp.int32) for x in (state.pulls, state.sums, state.rounds))
-        threshold = params["thresholds"][place.py_func(t, pulls[0], ones[0])]
+        threshold = params["thresholds"][place(t, pulls[0], ones[0])]
         return (ones[1] >= threshold).astype(jnp.int32)
 
 

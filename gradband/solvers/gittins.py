@@ -20,8 +20,11 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 import numpy as np
 
 from gradband.errors import InputError, number, positive, whole
+from gradband.solvers import layout
 from gradband.solvers.compiled import compiled
-from gradband.solvers.layout import place, size
+from gradband.solvers.layout import size
+
+place = compiled(inline="always")(layout.place)
 
 LANES = 64  # values of λ that one pass carries
 ROUNDING = 1e-6  # relative, of float32 and a little more

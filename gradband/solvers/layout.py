@@ -2,15 +2,12 @@
 
 from typing import Any
 
-from gradband.solvers.compiled import compiled
 
-
-@compiled(inline="always")
 def place(t: Any, pulls: Any, ones: Any) -> Any:
     """The entry for `ones` in `pulls` pulls of an arm before round t, with ones ≤ pulls ≤ t.
 
     Rounds come first: a round of play reads one slice of (t + 1)(t + 2)/2 entries, which stays in a core's
-    cache. `place.py_func` takes NumPy and JAX arrays; 32-bit integers do up to t = 1600.
+    cache. Numbers and arrays of any kind will do; 32-bit integers up to t = 1600.
     """
     return t * (t + 1) // 2 * (t + 2) // 3 + pulls * (pulls + 1) // 2 + ones
 

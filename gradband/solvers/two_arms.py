@@ -14,8 +14,11 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from gradband.errors import positive, whole
+from gradband.solvers import layout
 from gradband.solvers.compiled import compiled
-from gradband.solvers.layout import place, size
+from gradband.solvers.layout import size
+
+place = compiled(inline="always")(layout.place)
 
 TIE = 1e-10  # advantages below this are rounding: arm 0 is taken
 LONGEST = 1450  # rounds: a policy file of a gigabyte

@@ -1,0 +1,54 @@
+"""How fast a player decides, and how fast it is there.
+
+    python benchmarks/player.py
+
+SoftElim with ten arms is what the target is for: 30 µs for a decision and its reward; the import 150 ms.
+"""
+
+import subprocess
+import sys
+import time
+
+import numpy as np
+
+from gradband import plain
+from gradband.player import Player
+
+IMPORT = (
+    "import time; began = time.perf_counter(); import gradband.player; print(time.perf_counter() - began)"
+)
+
+
+def imported() -> float:
+    """Seconds that a new process takes to import the player."""
+    return float(subprocess.run([sys.executable, "-c", IMPORT], capture_output=True, check=True).stdout)
+
+
+def decided(name: str, arms: int, decisions: int, **params: float) -> float:
+    """Seconds of a decision and its reward, after a few hundred of them."""
+    law = plain.law(name, arms, 10**6, {}, {key: np.array(value) for key, value in params.items()})
+    player = Player(law)
+    for round in range(300 + decisions):
+        if round == 300:
+            began = time.perf_counter()
+        player.update(player.select(), round % 3 == 0)
+    return (time.perf_counter() - began) / decisions
+
+
+def main() -> None:
+    print(f"import {1e3 * min(imported() for _ in range(5)):.0f} ms (least of 5)")
+    for name, arms, decisions, params in (
+        ("softelim", 10, 20_000, {"theta": 0.5}),
+        ("ucb1", 10, 20_000, {}),
+        ("ts", 10, 300, {}),
+        ("ts", 200, 2, {}),
+        ("hierarchical-ts", 10, 20, {}),
+    ):
+        times = [decided(name, arms, decisions, **params) for _ in range(3)]
+        print(
+            f"{name}, {arms} arms: {1e6 * min(times):.1f} µs (least of 3, greatest {1e6 * max(times):.1f})"
+        )
+
+
+if __name__ == "__main__":
+    main()

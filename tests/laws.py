@@ -1,0 +1,35 @@
+"""Policies of every kind, for tests of what plays them."""
+
+import dataclasses
+
+import jax
+import numpy as np
+
+import gradband as gb
+from gradband.learned import Learned
+
+ARMS, HORIZON = 4, 60
+TABLES = {
+    "optimal-thresholds": gb.Problem(gb.priors.Beta(arms=2), horizon=HORIZON),
+    "optimal-graph": gb.Problem(gb.priors.Beta(arms=3), horizon=12),
+    "optimal-grid": gb.problems.named("distractors", arms=4, horizon=HORIZON),
+}
+SAMPLED = ("ts", "hierarchical-ts")  # whose JAX policies draw samples, and have no probabilities
+ALL = [*gb.policies.POLICIES, *gb.policies.TABLES]
+
+
+def learned(name, arms=ARMS, horizon=HORIZON, **settings):
+    """A policy with parameters as far from special as learned ones."""
+    if name in TABLES:
+        return gb.exact.optimum(TABLES[name]).policy
+    policy = dataclasses.replace(gb.policies.named(name), **settings).bind(arms, horizon)
+    params = policy.init(jax.random.key(1))
+    rng = np.random.default_rng(2)
+    if name in ("lstm", "index"):
+        params = {
+            key: np.asarray(leaf) + 0.1 * rng.normal(size=leaf.shape).astype(np.float32)
+            for key, leaf in params.items()
+        }
+    if name == "kl-softelim":
+        params = {"theta": 0.4, "a": 0.7, "b": 2.3}
+    return Learned(policy, policy.as_params(params), {}, {})
