@@ -39,6 +39,12 @@ Devices = Annotated[
     int | None,
     typer.Option(help="Cores or devices to use (all of them); the result does not depend on it."),
 ]
+Memory = Annotated[
+    str | None,
+    typer.Option(
+        help="Most memory for the process, such as 2GB (what is free); same result, fewer blocks at once."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 
 

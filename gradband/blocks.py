@@ -10,12 +10,12 @@ import collections
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from gradband import machine, processes
+from gradband import machine, memory, processes
 from gradband.errors import InputError, whole
 
 
@@ -30,10 +30,20 @@ def kept_block_size(runs: int, horizon: int) -> int:
     return int(2 ** max(0, np.floor(np.log2(most / runs))))
 
 
-def workers(count: int | None = None) -> tuple[Any, ...]:
-    """The device of each worker: every local device, or the CPU once for each core.
+class Workers(NamedTuple):
+    """Who computes blocks, and how much memory there is for it."""
 
-    A CPU that JAX sees as one device runs several blocks at a time, one a worker.
+    devices: tuple[Any, ...]
+    """the device of each worker"""
+    memory: int | None
+    """bytes for blocks and their results; None if nobody counts them"""
+
+
+def workers(count: int | None = None, limit: int | str | None = None) -> Workers:
+    """A worker on every local device, or on the CPU one for each core.
+
+    A CPU that JAX sees as one device runs several blocks at a time, one a worker. The `limit` is for the
+    whole process; without it, what is free may be taken.
     """
     local = jax.local_devices()
     usual = len(local)
@@ -42,7 +52,7 @@ def workers(count: int | None = None) -> tuple[Any, ...]:
     wanted = usual if count is None else whole("devices", count)
     if wanted > max(usual, 64):
         raise InputError(f"devices must be at most {max(usual, 64)}, not {wanted}")
-    return tuple(local[i % len(local)] for i in range(wanted))
+    return Workers(tuple(local[i % len(local)] for i in range(wanted)), memory.budget(limit))
 
 
 @functools.cache
@@ -50,30 +60,49 @@ def _threads(count: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(count, thread_name_prefix="gradband")
 
 
-def map_blocks(
-    function: Callable[..., Any],
-    operands: Any,
-    instances: int,
-    size: int,
-    on: tuple[Any, ...],
-    report: Callable[[int], None] | None = None,
-) -> list[Any]:
-    """`function(*operands, block)` for the blocks 0, 1, … that hold `instances`, as NumPy arrays.
+class Work(NamedTuple):
+    """`function(*settings, *operands, block)` for the blocks 0, 1, … that hold `instances`, B in each.
 
-    `function` is compiled for one block. Of several processes each does a part of the blocks, and all have
-    the results. `report` is told how many blocks are done.
+    The function is compiled for its settings and one block.
     """
-    total = -(-instances // size)
+
+    function: Callable[..., Any]
+    settings: tuple[Any, ...]
+    operands: tuple[Any, ...]
+    instances: int
+    size: int
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.instances // self.size)
+
+    def workers(self, on: Workers) -> tuple[Any, ...]:
+        """The workers that there is memory for, or an error if there is not enough for one."""
+        if on.memory is None:
+            return on.devices
+        needs = memory.estimate(self.function, self.settings, (*self.operands, np.int32(0)))
+        what = f"{self.blocks} blocks of {self.size} instances"
+        return on.devices[: memory.at_once(needs, self.blocks, len(on.devices), on.memory, what)]
+
+
+def map_blocks(work: Work, on: Workers, report: Callable[[int], None] | None = None) -> list[Any]:
+    """The results of all blocks as NumPy arrays.
+
+    Of several processes each does a part of the blocks, and all have the results. `report` is told how
+    many blocks are done. No more blocks are computed at a time than there is memory for.
+    """
+    total, devices = work.blocks, work.workers(on)
     blocks = processes.mine(total)
-    alone = len(set(on)) == 1
-    copies = {} if alone else {device: jax.device_put(operands, device) for device in set(on)}
+    function, operands = functools.partial(work.function, *work.settings), work.operands
+    alone = len(set(devices)) == 1
+    copies = {} if alone else {device: jax.device_put(operands, device) for device in set(devices)}
 
     def run(block: int) -> Any:
-        given = operands if alone else copies[on[block // processes.count() % len(on)]]
+        given = operands if alone else copies[devices[block // processes.count() % len(devices)]]
         return jax.tree.map(np.asarray, function(*given, np.int32(block)))
 
     results = []
-    for result in map(run, blocks) if len(on) == 1 else _in_parallel(run, blocks, len(on)):
+    for result in map(run, blocks) if len(devices) == 1 else _in_parallel(run, blocks, len(devices)):
         results.append(result)
         if report:
             report(min(len(results) * processes.count(), total))

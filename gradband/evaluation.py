@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from gradband import blocks, random, rollout
+from gradband import blocks, diagnosis, random, rollout
 from gradband.errors import InputError, whole
 from gradband.policies import TABLES, Params, Policy, as_policy
 from gradband.problems import Problem, as_problem
@@ -108,6 +108,7 @@ def evaluate(
     instances: int = 10_000,
     seed: int = 0,
     devices: int | None = None,
+    memory: int | str | None = None,
     progress: Callable[[str, float], None] | None = None,
 ) -> Comparison:
     """Bayes regret of each policy on `instances` fresh instances, the same for all.
@@ -125,7 +126,7 @@ def evaluate(
     problem = as_problem(problem)
     fresh, instances = fresh_instances(problem, instances)
     fresh = jax.device_put(fresh)
-    on = blocks.workers(devices)
+    on = blocks.workers(devices, memory)
     size = blocks.block_size(problem.arms)
     key = random.stream(random.root(seed), "evaluation")
     if isinstance(policies, Policy | WithParams):
@@ -138,9 +139,11 @@ def evaluate(
     for name, (policy, params) in players.items():
         began = time.perf_counter()
         report = partial(_report, progress, name, instances, size) if progress else None
-        function = partial(_play, policy.compiled(), size)
-        results = blocks.map_blocks(function, (fresh, params, key), instances, size, on, report)
+        work = blocks.Work(_play, (policy.compiled(), size), (fresh, params, key), instances, size)
+        results = blocks.map_blocks(work, on, report)
         regrets, rewards = (blocks.join(pieces, instances) for pieces in zip(*results, strict=True))
+        if fault := diagnosis.fault(policy, fresh, params, key, regrets, size):
+            raise InputError(fault)
         rows.append(Row(name, regrets, rewards, time.perf_counter() - began))
     return Comparison(tuple(sorted(rows, key=lambda row: row.regret.mean)))
 

@@ -99,6 +99,7 @@ def explain(
     optimal: bool = True,
     seed: int = 0,
     devices: int | None = None,
+    memory: int | str | None = None,
     progress: Progress | None = None,
 ) -> Explanation:
     """What a policy does early, in the middle and late, beside the optimal policy if there is one.
@@ -118,16 +119,16 @@ def explain(
     policy = rollout.check(learned.policy, problem)
     params = policy.as_params(learned.params)
     fresh, instances = fresh_instances(problem, instances)
-    on = blocks.workers(devices)
+    on = blocks.workers(devices, memory)
     size = blocks.block_size(problem.arms)
     key = random.stream(random.root(seed), "evaluation")
     plan = _plan(fresh, key)
     best, note = _optimal_policy(problem, progress) if optimal else (None, "")
-    played = partial(_play, policy.compiled(), best.policy.compiled() if best else None, plan, size)
+    settings = policy.compiled(), best.policy.compiled() if best else None, plan, size
     theirs = best.params if best else None
     given = (jax.device_put(fresh), params, theirs, key, np.int32(instances))
     report = partial(_report, progress, instances, size) if progress else None
-    pieces = blocks.map_blocks(played, given, instances, size, on, report)
+    pieces = blocks.map_blocks(blocks.Work(_play, settings, given, instances, size), on, report)
     return _summed(pieces, plan, policy.name, problem, instances, best is not None, note)
 
 

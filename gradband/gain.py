@@ -39,6 +39,24 @@ class Situation:
         return max(others, key=lambda row: row.reward.mean).name
 
 
+def other_priors(fit: dict[str, Any], folder: Path) -> list[priors.Prior]:
+    """The priors that were fitted and not chosen."""
+    return [problems.parse({"horizon": 1, "prior": entry}, folder).prior for entry in fit["others"]]
+
+
+def truths(
+    problem: Problem, others: list[priors.Prior], fit: dict[str, Any], folder: Path
+) -> dict[str, priors.Prior]:
+    """Priors that may turn out to be the true one."""
+    held_out = data.load(folder / fit["file"], "held-out")
+    return {
+        "as fitted": problem.prior,
+        HELD_OUT: priors.Resampled(problem.arms, **held_out),
+        **{f"a {prior.kind} prior": prior for prior in others},
+        **{name: priors.Scaled(problem.prior, factor) for name, factor in SHIFTS.items()},
+    }
+
+
 def measure(
     learned: WithParams,
     problem: Problem,
@@ -47,20 +65,15 @@ def measure(
     instances: int = 10_000,
     seed: int = 0,
     devices: int | None = None,
+    memory: int | str | None = None,
     progress: Callable[[str, float], None] | None = None,
 ) -> list[Situation]:
     """How a policy learned on a fitted problem does there, on experiments held out, and on other priors.
 
     `fit` is the table that `gradband fit` adds to a problem file, which lies in `folder`.
     """
-    others = [problems.parse({"horizon": 1, "prior": entry}, folder).prior for entry in fit["others"]]
-    held_out = data.load(folder / fit["file"], "held-out")
-    possible: dict[str, priors.Prior] = {
-        "as fitted": problem.prior,
-        HELD_OUT: priors.Resampled(problem.arms, **held_out),
-        **{f"a {prior.kind} prior": prior for prior in others},
-        **{name: priors.Scaled(problem.prior, factor) for name, factor in SHIFTS.items()},
-    }
+    others = other_priors(fit, folder)
+    possible = truths(problem, others, fit, folder)
     policies: dict[str, Policy | WithParams] = {
         LEARNED: learned,
         FLAT: ThompsonSampling(),
@@ -75,7 +88,8 @@ def measure(
             if progress:
                 progress(f"{name}: {policy}", (place + share) / len(possible))
 
-        how: dict[str, Any] = {"instances": instances, "seed": seed, "devices": devices, "progress": tell}
+        how: dict[str, Any] = {"instances": instances, "seed": seed, "progress": tell}
+        how |= {"devices": devices, "memory": memory}
         drawn = priors.Drawn.of(prior, instances, random.stream(random.root(seed), "prior"))
         table = evaluation.evaluate(policies, problem.replace(prior=drawn), **how)
         found.append(Situation(name, problem.horizon, table))

@@ -17,7 +17,7 @@ import numpy as np
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
-from gradband import blocks, critic, random, rollout
+from gradband import blocks, critic, diagnosis, random, rollout
 from gradband.baselines import BASELINES, runs_for
 from gradband.critic import Critic
 from gradband.errors import InputError, shown, unknown, whole
@@ -44,6 +44,8 @@ class Estimate:
     """regrets [m] of the instances, averaged over runs"""
     moments: np.ndarray | None = None
     """what a critic learns from [n, F, F + 1]"""
+    fault: str = ""
+    """what went wrong, if a regret is not a number"""
 
     @property
     def norm(self) -> float:
@@ -106,6 +108,7 @@ def estimate(
     estimator: Estimator | str = "self",
     seed: int = 0,
     devices: int | None = None,
+    memory: int | str | None = None,
 ) -> Estimate:
     """Estimates ∇r(n; θ) on fresh instances.
 
@@ -121,14 +124,18 @@ def estimate(
     whole("instances", instances, least=2)
     key = random.root(seed)
     params = bound.init(random.stream(key, "init")) if params is None else bound.as_params(params)
-    on = blocks.workers(devices)
+    on = blocks.workers(devices, memory)
     run = partial(compute, bound, jax.device_put(problem), params, key, instances=instances, how=how, on=on)
     blank = Critic.blank(how.baseline, problem.rounds)
     if blank is None:
-        return run(batch=0)
-    taught = run(batch=1, learned=blank).moments  # by instances of its own
-    assert taught is not None
-    return run(batch=0, learned=blank.after(taught))
+        found = run(batch=0)
+    else:
+        taught = run(batch=1, learned=blank).moments  # by instances of its own
+        assert taught is not None
+        found = run(batch=0, learned=blank.after(taught))
+    if found.fault:
+        raise InputError(found.fault)
+    return found
 
 
 def compute(
@@ -139,7 +146,7 @@ def compute(
     batch: int,
     instances: int,
     how: Estimator,
-    on: tuple[Any, ...],
+    on: blocks.Workers,
     temperature: float | None = None,
     entropy: float | None = None,
     learned: Critic | None = None,
@@ -148,24 +155,47 @@ def compute(
 
     With an `entropy` β, the gradient of β Σ_t H(p_t) along the rollouts is added to it.
     """
-    tau, beta = (None if each is None else np.float32(each) for each in (temperature, entropy))
-    few = sum(leaf.size for leaf in jax.tree.leaves(params)) <= FEW
-    kept = blocks.kept_block_size(how.runs or 1, problem.rounds)
-    size = blocks.block_size(problem.arms) if few and learned is None else kept
-    function = partial(_differentiate, policy.compiled(), how, size, few)
-    weights = None if learned is None else learned.weights
-    operands = problem, params, key, np.uint32(batch), np.int32(instances), tau, beta, weights
-    results = blocks.map_blocks(function, operands, instances, size, on)
+    todo = work(policy, problem, params, key, batch, instances, how, temperature, entropy, learned)
+    size, few = todo.size, _few(params)
+    results = blocks.map_blocks(todo, on)
     taught = (
         None if learned is None else np.array([moments for _, _, moments in results], np.float64).sum(0)
     )
+    regret = blocks.join([regret for _, regret, _ in results], instances)
+    fault = diagnosis.fault(policy, problem, params, key, regret, size, how.runs or 1, temperature, batch)
     if not few:
         found = from_blocks([result[:2] for result in results], instances, size)
-        return dataclasses.replace(found, moments=taught)
-    regret = blocks.join([regret for _, regret, _ in results], instances)
+        return dataclasses.replace(found, moments=taught, fault=fault)
     each = blocks.join([gradients for gradients, _, _ in results], instances)
     mean, spread = each.mean(1), each.std(1, ddof=1) if instances > 1 else np.nan * each[:, 0]
-    return Estimate(mean, spread / np.sqrt(instances), spread, each, regret, taught)
+    return Estimate(mean, spread / np.sqrt(instances), spread, each, regret, taught, fault)
+
+
+def work(
+    policy: Policy,
+    problem: Problem,
+    params: Params,
+    key: Array,
+    batch: int,
+    instances: int,
+    how: Estimator,
+    temperature: float | None = None,
+    entropy: float | None = None,
+    learned: Critic | None = None,
+) -> blocks.Work:
+    """What `compute` does in blocks."""
+    tau, beta = (None if each is None else np.float32(each) for each in (temperature, entropy))
+    few = _few(params)
+    kept = blocks.kept_block_size(how.runs or 1, problem.rounds)
+    size = blocks.block_size(problem.arms) if few and learned is None else kept
+    weights = None if learned is None else learned.weights
+    operands = problem, params, key, np.uint32(batch), np.int32(instances), tau, beta, weights
+    return blocks.Work(_differentiate, (policy.compiled(), how, size, few), operands, instances, size)
+
+
+def _few(params: Params) -> bool:
+    """Whether each instance has a gradient of its own, in forward mode."""
+    return sum(leaf.size for leaf in jax.tree.leaves(params)) <= FEW
 
 
 def from_blocks(results: list[tuple[np.ndarray, np.ndarray]], instances: int, size: int) -> Estimate:

@@ -6,7 +6,7 @@ measured along the learner's own rollouts, so that the learner sees what follows
 what the learner would gain by ending up elsewhere is not part of the gradient.
 """
 
-from collections.abc import Callable
+import dataclasses
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
-from gradband import blocks, rollout
+from gradband import blocks, diagnosis, rollout
 from gradband.gradient import Estimate, from_blocks
 from gradband.policies import Params, Policy
 from gradband.problems import Problem
@@ -30,13 +30,29 @@ def compute(
     batch: int,
     instances: int,
     reference: tuple[Policy, Params],
-    on: tuple[Any, ...],
+    on: blocks.Workers,
 ) -> Estimate:
     """The gradient of agreement for bound policies, on the key's batch of this number."""
+    todo = work(policy, problem, params, key, batch, instances, reference)
+    found = from_blocks(blocks.map_blocks(todo, on), instances, todo.size)
+    fault = diagnosis.fault(policy, problem, params, key, found.regrets, todo.size, batch=batch)
+    return dataclasses.replace(found, fault=fault)
+
+
+def work(
+    policy: Policy,
+    problem: Problem,
+    params: Params,
+    key: Array,
+    batch: int,
+    instances: int,
+    reference: tuple[Policy, Params],
+) -> blocks.Work:
+    """What `compute` does in blocks."""
     size = blocks.kept_block_size(1, problem.horizon)
-    function: Callable[..., Any] = partial(_differentiate, policy.compiled(), reference[0].compiled(), size)
+    settings = policy.compiled(), reference[0].compiled(), size
     operands = problem, params, reference[1], key, np.uint32(batch), np.int32(instances)
-    return from_blocks(blocks.map_blocks(function, operands, instances, size, on), instances, size)
+    return blocks.Work(_differentiate, settings, operands, instances, size)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))

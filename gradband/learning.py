@@ -44,6 +44,7 @@ def learn(
     params: Params | None = None,
     seed: int = 0,
     devices: int | None = None,
+    memory: int | str | None = None,
     progress: Callable[[Step], None] | None = None,
     checkpoint: str | Path | None = None,
     checkpoint_every: int = 10,
@@ -68,6 +69,9 @@ def learn(
     or for the given L and m. With a `checkpoint` file, `resume` goes on from it, to the same bits, after
     comparing all settings; of an optimiser of yours only its `optimizer_name` can be compared, and of a
     policy to imitate its name.
+
+    `memory`, such as "2GB", is a limit for the whole process: fewer blocks of a batch are computed at a
+    time, with the same bits. Without it, what is free may be taken.
 
     DQN is learned by `q_learning.train`, to which only L, m, the seed and `progress` apply.
 
@@ -118,7 +122,7 @@ def learn(
     horizons = [*curriculum, problem.horizon]
     bound = [rollout.check(policy, problem.replace(horizon=n)) for n in horizons]
     how.check(bound[-1], problem)
-    on = blocks.workers(devices)
+    on = blocks.workers(devices, memory)
     key = random.root(seed)
     start = bound[0].init(random.stream(key, "init")) if params is None else bound[0].as_params(params)
     stages = [
@@ -164,6 +168,9 @@ def learn(
         json.dumps(files.finite(settings))
     except TypeError as error:
         raise InputError(f"the settings of {policy.name} can't be kept in a file: {error}") from None
+    for stage in stages:
+        controls = _controls(stage, 1, temperature)
+        stage.work(params=start, key=key, batch=0, **controls).workers(on)  # or an error
     run = Run(start, checkpoint=Path(checkpoint) if checkpoint else None, settings=settings)
     if resume:
         run.restore()
@@ -208,6 +215,7 @@ class Stage:
     iterations: int
     batch: int
     estimate: Callable[..., Estimate]
+    work: Callable[..., blocks.Work]
     critic: Critic | None = None
 
 
@@ -218,13 +226,14 @@ def _gradband(
     iterations: int,
     how: Estimator,
     batch: int,
-    on: tuple[Any, ...],
+    on: blocks.Workers,
 ) -> Stage:
     """Ascent on the Bayes reward."""
     task = jax.device_put(problem)  # once: a reward table may be large
     estimate = partial(gradient.compute, policy, task, instances=batch, how=how, on=on)
     blank = Critic.blank(how.baseline, problem.rounds)
-    return Stage(policy, recipe, iterations, batch, estimate, blank)
+    work = partial(gradient.work, policy, task, instances=batch, how=how, learned=blank)
+    return Stage(policy, recipe, iterations, batch, estimate, work, blank)
 
 
 def _imitation(
@@ -234,7 +243,7 @@ def _imitation(
     imitate: Policy | Learned,
     iterations: int,
     batch: int,
-    on: tuple[Any, ...],
+    on: blocks.Workers,
 ) -> Stage:
     """Ascent on the agreement with a reference."""
     problem.one_by_one("imitation")
@@ -242,12 +251,25 @@ def _imitation(
     given = reference.init(jax.random.key(0)) if isinstance(imitate, Policy) else imitate.params
     pair = reference, reference.as_params(given)
     task = jax.device_put(problem)
-    compute = partial(imitation.compute, policy, task, instances=batch, reference=pair, on=on)
+    fixed: dict[str, Any] = {"policy": policy, "problem": task, "instances": batch, "reference": pair}
 
     def estimate(params: Params, key: Any, batch: int, **others: Any) -> Estimate:
-        return compute(params=params, key=key, batch=batch)
+        return imitation.compute(params=params, key=key, batch=batch, on=on, **fixed)
 
-    return Stage(policy, recipe, iterations, batch, estimate)
+    def work(params: Params, key: Any, batch: int, **others: Any) -> blocks.Work:
+        return imitation.work(params=params, key=key, batch=batch, **fixed)
+
+    return Stage(policy, recipe, iterations, batch, estimate, work)
+
+
+def _controls(
+    stage: Stage, i: int, temperature: Callable[[int, int], float] | None
+) -> dict[str, float | None]:
+    """Temperature and weight of the entropy in a stage's iteration i."""
+    entropy, length = stage.recipe.entropy, stage.iterations
+    tau = None if temperature is None else number("temperature", temperature(i, length), 1e-6)
+    beta = None if entropy is None else number("entropy", entropy(i, length, stage.policy.horizon), 0)
+    return {"temperature": tau, "entropy": beta}
 
 
 def _ascend(
@@ -259,25 +281,21 @@ def _ascend(
 ) -> Iterator[Step]:
     """The iterations of one stage, from where the run is: Algorithm 1."""
     horizon, iterations, alpha = stage.policy.horizon, stage.iterations, 1.0
-    entropy = stage.recipe.entropy
     if steps.optimizer is PLAIN:
         first = stage.estimate(
             params=run.stage_start, key=key, batch=0, temperature=None, learned=stage.critic
         )
         c = steps.bound_on_norm(run.stage_start, first)
-        if not 0 < c < math.inf:
+        if first.fault or not 0 < c < math.inf:
             zero = "zero on the whole batch: there is nothing to learn, or the batch is too small"
-            run.stopped = f"the gradient at the start was {zero if c == 0 else 'not finite'}"
+            run.stopped = first.fault or f"the gradient at the start was {zero if c == 0 else 'not finite'}"
             return
         alpha = 1 / (c * math.sqrt(iterations))
     run.begin(steps.first_state(run.params), stage.critic)
     while run.iteration < iterations and not run.stopped:
         i = run.iteration + 1
-        tau = None if temperature is None else number("temperature", temperature(i, iterations), 1e-6)
-        beta = None if entropy is None else number("entropy", entropy(i, iterations, horizon), 0)
-        found = stage.estimate(
-            params=run.params, key=key, batch=i, temperature=tau, entropy=beta, learned=run.critic
-        )
+        controls = _controls(stage, i, temperature)
+        found = stage.estimate(params=run.params, key=key, batch=i, learned=run.critic, **controls)
         run.take(found, steps, alpha, horizon)
         seen = (float(run.history[name][-1]) for name in ("norm", "regret", "regret_se"))
         yield Step(i, iterations, horizon, run.params, *seen)

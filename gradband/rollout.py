@@ -18,13 +18,15 @@ from jax.ad_checkpoint import checkpoint_name
 
 from gradband import random
 from gradband.batching import batch_last
-from gradband.errors import InputError
+from gradband.errors import LARGEST, InputError
 from gradband.policies import Counting, Params, Policy
 from gradband.policies.base import KEPT
 from gradband.problems import Problem
 from gradband.pytrees import one_hot, pick
+from gradband.rewards import Bernoulli
 
 MANY_ARMS = 64
+FAULT = 1e-3  # what rounding in float32 stays below
 BEFORE_THE_FIRST = np.uint32(0xFFFFFFFF)  # the "round" whose bits draw the latent
 
 
@@ -55,6 +57,8 @@ class Round(NamedTuple):
     """what the policy hears, less the pulled arm's mean [R, B]"""
     after: tuple[Array, Array] | None = None
     """log p of all arms [K, R, B] in the next round, had the reward been 0 or 1, if asked for"""
+    off: Array | None = None
+    """how far probabilities are from a sum of 1, or a reward from its range [R, B]"""
     reference: Array | None = None
     """the reference's probabilities of all arms [K, R, B], or its choice as 0 and 1, if there is one"""
 
@@ -100,6 +104,7 @@ def play(
     price of two more updates.
     """
     prior, shape = problem.prior, (runs, size)
+    least, most = (0.0, 1.0) if prior.rewards.unit else (-LARGEST, LARGEST)
     params = policy.folded(params)
     other = None if reference is None else reference[0]
     theirs = None if reference is None else reference[0].folded(reference[1])
@@ -121,7 +126,7 @@ def play(
 
     def pull(key: Array, reward_key: Array, params: Any, states: Any, instance: Any, t: Array) -> Any:
         (params, theirs), (state, their_state) = params, states
-        arm, log_probs = _pull(policy, key, params, state, temperature)
+        arm, log_probs, off = _pull(policy, key, params, state, temperature)
         arm = checkpoint_name(arm, KEPT)
         reward = checkpoint_name(problem.reward(reward_key, instance, arm, t), KEPT)
         rounded = (random.unit(random.words(key)[1]) < reward).astype(reward.dtype)
@@ -133,12 +138,15 @@ def play(
             ends = (policy.update(params, state, arm, jnp.full_like(heard, y)) for y in (0, 1))
             seen_next = tuple(_log_probs(policy, params, end, temperature) for end in ends)
         if other is not None:
-            choice, wishes = _pull(other, key, theirs, their_state, None)
+            choice, wishes, _ = _pull(other, key, theirs, their_state, None)
             wish = one_hot(choice, problem.arms).astype(float) if wishes is None else jnp.exp(wishes)
             their_state = other.update(theirs, their_state, arm, rounded if other.binary else reward)
         log_prob = jnp.zeros(()) if log_probs is None else pick(log_probs, arm)
         played = {"arm": arm, "log_prob": log_prob, "log_probs": log_probs, "reward": reward, "mean": mean}
         played |= {"after": seen_next, "luck": None if mean is None else heard - mean, "reference": wish}
+        if prior.knows_means and not isinstance(prior.rewards, Bernoulli):  # tables were checked before
+            off = jnp.maximum(off, jnp.abs(reward - jnp.clip(reward, least, most)))
+        played["off"] = off
         return (after, their_state), played
 
     def pull_many(key: Array, reward_key: Array, params: Any, states: Any, instance: Any, t: Array) -> Any:
@@ -154,22 +162,28 @@ def play(
         if log_probs is not None:
             log_prob = (pulls * jnp.where(pulls > 0, log_probs, 0)).sum()
         played |= {"log_prob": log_prob, "after": None, "luck": None, "reference": None}
+        played["off"] = jnp.zeros(())
+        if log_probs is not None:
+            played["off"] = jnp.abs(jnp.exp(jax.lax.stop_gradient(log_probs)).sum() - 1)
         return (policy.update_many(params, state, pulls, sums), None), played
 
-    def best_arm(reward_key: Array, instance: Any, t: Array) -> tuple[Array, Array]:
+    def best_arm(reward_key: Array, instance: Any, t: Array) -> Array:
         means = prior.means(instance)
         if problem.batch > 1:
             best = one_hot(jnp.argmax(means), problem.arms)
             u = jnp.where(best, random.uniforms(reward_key, problem.arms), 0).sum()
-            paid = random.binomial(u[None], jnp.full(1, float(problem.batch)), means.max()[None])[0]
-            return paid, problem.batch * means.max()
-        return problem.reward(reward_key, instance, jnp.argmax(means), t), means.max()
+            return random.binomial(u[None], jnp.full(1, float(problem.batch)), means.max()[None])[0]
+        return problem.reward(reward_key, instance, jnp.argmax(means), t)
 
     def all_arms(reward_key: Array, instance: Any, t: Array) -> Array:
         draws = [problem.reward(reward_key, instance, jnp.int32(i), t) for i in range(problem.arms)]
         return jnp.stack(draws)
 
     means = batch_last(prior.means, (1, size), (True,))(instance) if prior.knows_means else None
+    best_mean = None
+    if means is not None:  # not a number if one of the means is none, or not allowed
+        allowed = (means >= least) & (means <= most)
+        best_mean = problem.batch * jnp.where(allowed, means, jnp.nan).max(0)
 
     def step(carry: Any, at: tuple[Array, Any]) -> tuple[Any, Any]:
         (state, own, seen), (t, drawn) = carry, at
@@ -185,7 +199,7 @@ def play(
             """What is the same for all runs, computed once an instance."""
             return batch_last(function, (1, size), (True, True, False))(reward_key, instance, t)
 
-        best_reward, best_mean = once(best_arm) if prior.knows_means else (None, None)
+        best_reward = once(best_arm) if prior.knows_means else None
         known: dict[str, Any] = {"best_reward": best_reward, "best_mean": best_mean, "means": means}
         round = Round(t=t, **played, **known, all_rewards=lambda: once(all_arms))
         # The next round's bits are made here, and carried, so that the compiler computes them
@@ -211,25 +225,29 @@ class Regret(NamedTuple):
 
     lost: Array
     """Σ (μ* − μ) of the pulled arms, or minus the realised rewards [R, B]"""
+    off: Array
+    """the greatest fault of a round [R, B]"""
     totals: Array | None
     """realised rewards of every arm [K, 1, B], where means are unknown"""
 
     @classmethod
     def zero(cls, problem: Problem, zeros: Array) -> "Regret":
         if problem.prior.knows_means:
-            return cls(zeros, None)
-        return cls(zeros, jnp.zeros((problem.arms, 1, zeros.shape[-1])))
+            return cls(zeros, zeros, None)
+        return cls(zeros, zeros, jnp.zeros((problem.arms, 1, zeros.shape[-1])))
 
     def add(self, round: Round) -> "Regret":
+        off = self.off if round.off is None else jnp.maximum(self.off, round.off)
         if round.best_mean is not None and round.mean is not None:
-            return Regret(self.lost + round.best_mean - round.mean, None)
+            return Regret(self.lost + round.best_mean - round.mean, off, None)
         assert self.totals is not None
-        return Regret(self.lost - round.reward, self.totals + round.all_rewards())
+        return Regret(self.lost - round.reward, off, self.totals + round.all_rewards())
 
     @property
     def total(self) -> Array:
-        """Regrets [R, B]."""
-        return self.lost if self.totals is None else self.lost + self.totals.max(0)
+        """Regrets [R, B], not numbers where a round had a fault."""
+        total = self.lost if self.totals is None else self.lost + self.totals.max(0)
+        return jnp.where(self.off < FAULT, total, jnp.nan)
 
 
 def _instances(problem: Problem, key: Array, number: Array) -> Any:
@@ -244,18 +262,20 @@ def _begin(policy: Policy, params: Params, bits: Array) -> tuple[Any, Array]:
     if policy.latents == 1:
         return policy.begin(params, jnp.int32(0)), jnp.zeros(())
     log_probs = policy.latent_log_probs(params)
-    latent = _choose(bits, log_probs)
+    latent, _ = _choose(bits, log_probs)
     return policy.begin(params, latent), pick(log_probs, latent)
 
 
 def _pull(
     policy: Policy, key: Array, params: Params, state: Any, temperature: Array | None
-) -> tuple[Array, Array | None]:
-    """The arm that a policy pulls, and log p [K] if it has a density."""
+) -> tuple[Array, Array | None, Array]:
+    """The arm that a policy pulls, log p [K] if it has a density, and how far that is from being one."""
     if not policy.differentiable:
-        return policy.act(key, params, state), None
+        arm = policy.act(key, params, state)
+        return arm, None, jnp.where((arm >= 0) & (arm < policy.arms), 0.0, jnp.inf)
     log_probs = _log_probs(policy, params, state, temperature)
-    return _choose(random.words(key)[0], log_probs), log_probs
+    arm, total = _choose(random.words(key)[0], log_probs)
+    return arm, log_probs, jnp.abs(total - 1)
 
 
 def _pull_many(
@@ -285,17 +305,17 @@ def _log_probs(policy: Policy, params: Params, state: Any, temperature: Array | 
     return log_probs if temperature is None else jax.nn.log_softmax(log_probs / temperature)
 
 
-def _choose(bits: Array, log_probs: Array) -> Array:
-    """An index drawn from log-probabilities [K] by inverting their distribution function.
+def _choose(bits: Array, log_probs: Array) -> tuple[Array, Array]:
+    """An index drawn from log-probabilities [K] by inverting their distribution function, and their sum.
 
     An index comes out, with no derivative, so tangents pass through a whole rollout untouched. An
     entry of probability 0 is never chosen, whatever the rounding of the sum, and u is never 0, which
     would choose an entry of probability 10⁻²⁰ once in a few million draws and shake θ with its score.
     """
-    probabilities = jnp.exp(log_probs)
+    probabilities = jnp.exp(jax.lax.stop_gradient(log_probs))
     edges = jnp.cumsum(probabilities)
     index = jnp.sum(random.open_unit(bits) * edges[-1] >= edges)
     if log_probs.shape[0] <= MANY_ARMS:
-        return index
+        return index, edges[-1]
     # A long cumulative sum is not taken in order, and an edge may fall below the one before it.
-    return jnp.where(pick(probabilities, index) > 0, index, jnp.argmax(probabilities))
+    return jnp.where(pick(probabilities, index) > 0, index, jnp.argmax(probabilities)), edges[-1]

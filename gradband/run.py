@@ -89,8 +89,9 @@ class Run:
         seen = (horizon, est.norm, est.regrets.mean(), spread / math.sqrt(count), few)
         for name, value in zip(self.history, seen, strict=True):
             self.history[name].append(value)
-        if not math.isfinite(est.norm):
-            self.stopped = f"the gradient was not finite in iteration {self.iteration}"
+        if est.fault or not math.isfinite(est.norm):
+            what = est.fault or "the gradient was not finite"
+            self.stopped = f"{what}, in iteration {self.iteration}"
             return
         ascent = est.mean.astype(np.float32)
         params, state = steps.take(self.params, self.state, ascent, np.float32(alpha))

@@ -77,7 +77,7 @@ def test_every_state_has_a_place_of_its_own():
         places = [place(*state) for state in states(n)]
         assert sorted(places) == list(range(size(n)))
     t = np.int32(1599)  # the last that 32-bit numbers hold
-    assert place.py_func(t, t, t) == size(1600) - 1
+    assert place(t, t, t) == size(1600) - 1
 
 
 def test_workers_do_not_change_a_bit():

@@ -123,7 +123,7 @@ class Fragile(Counting):
 
 def test_a_gradient_that_is_not_finite_stops_with_the_last_good_parameters():
     learned = learn(Fragile(), SMALL, **QUICK)
-    assert "not finite in iteration 2" in learned.stopped
+    assert "sum to nan, not to 1, in round 1 of instance 0, in iteration 2" in learned.stopped
     assert np.isfinite(learned.params["w"]).all()
     assert np.abs(learned.params["w"]).sum() > 0
     assert len(learned.history["regret"]) == 2

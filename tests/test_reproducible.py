@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from gradband import gradient, policies, priors, problems, random
+from gradband import blocks, gradient, policies, priors, problems, random
 from gradband.evaluation import _play, evaluate
 from gradband.gradient import Estimator, estimate
 from gradband.learning import learn
@@ -33,7 +33,7 @@ def regrets(**settings):
 def test_evaluation_twice_and_on_any_devices():
     first = regrets(devices=1)
     assert first == regrets(devices=1)
-    for devices in (2, 3, 4):
+    for devices in (2, 3, 4, 8):
         assert first == regrets(devices=devices)
     assert first != regrets(seed=1)
 
@@ -41,7 +41,7 @@ def test_evaluation_twice_and_on_any_devices():
 @pytest.mark.parametrize("policy", [SoftElim(), Exp3(theta=0.5)], ids=lambda p: p.name)
 def test_gradient_on_any_devices(policy):
     first = estimate(policy, PROBLEM, instances=1000, devices=1)
-    for devices in (1, 2, 3, 4):
+    for devices in (1, 2, 3, 4, 8):
         again = estimate(policy, PROBLEM, instances=1000, devices=devices)
         assert bits(first.per_instance) == bits(again.per_instance)
         assert bits(first.mean) == bits(again.mean)
@@ -137,21 +137,49 @@ def test_every_draw_has_bits_of_its_own(monkeypatch):
     assert drawn.size - np.unique(drawn).size <= 6
 
 
+@pytest.mark.parametrize("size", [2, 100, 2048])
+def test_evaluation_in_chunks_of_any_size(monkeypatch, size):
+    """But for a single instance, which is compiled to other code, and which nobody can ask for."""
+    usual = regrets(devices=1)
+    monkeypatch.setattr(blocks, "block_size", lambda arms: size)
+    assert regrets(devices=1) == usual
+
+
+ON_DEVICES = """
+import hashlib, sys, jax, gradband as gb
+problem = gb.problems.named("two-point", horizon=20)
+if sys.argv[1] == "exp3":
+    found = gb.estimate(gb.policies.Exp3(theta=0.5), problem, instances=1500).per_instance
+else:
+    settings = {"iterations": 3, "batch": 300, "curriculum": [], "optimizer_name": "usual"}
+    learned = gb.learn(gb.policies.LSTM(hidden=8), problem, **settings)
+    regrets = gb.evaluate(learned, problem, instances=1500).rows[0].regrets
+    found = jax.flatten_util.ravel_pytree(learned.params)[0]
+    print(hashlib.sha256(regrets.tobytes()).hexdigest())
+print(jax.local_device_count(), hashlib.sha256(found.tobytes()).hexdigest())
+"""
+
+
+def on_devices(what, counts):
+    """What is printed of some work on so many of JAX's own devices, each a thread of this machine."""
+    seen = {}
+    for count in counts:
+        environment = os.environ | {"JAX_NUM_CPU_DEVICES": str(count)}
+        command = [sys.executable, "-c", ON_DEVICES, what]
+        ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        *digests, last = ran.stdout.splitlines()
+        devices, digest = last.split()
+        seen[int(devices)] = (*digests, digest)
+    assert list(seen) == list(counts)
+    return seen
+
+
 def test_several_jax_devices_give_the_bits_of_one():
     """JAX's own devices, not only workers on one of them: each compiles the same program for itself."""
-    code = """
-import hashlib, jax, gradband as gb
-problem = gb.problems.named("two-point", horizon=20)
-found = gb.estimate(gb.policies.Exp3(theta=0.5), problem, instances=1500)
-print(jax.local_device_count(), hashlib.sha256(found.per_instance.tobytes()).hexdigest())
-"""
-    seen = {}
-    for count in ("1", "3"):
-        environment = os.environ | {"JAX_NUM_CPU_DEVICES": count}
-        ran = subprocess.run(
-            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
-        )
-        devices, digest = ran.stdout.split()
-        seen[devices] = digest
-    assert set(seen) == {"1", "3"}
-    assert seen["1"] == seen["3"]
+    assert len(set(on_devices("exp3", (1, 8)).values())) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["exp3", "lstm"])
+def test_any_number_of_jax_devices_gives_the_bits_of_one(what):
+    assert len(set(on_devices(what, (1, 2, 3, 4, 8)).values())) == 1

@@ -11,6 +11,7 @@ from gradband.arguments import (
     Horizon,
     Instances,
     Json,
+    Memory,
     Noise,
     ProblemName,
     Seed,
@@ -46,6 +47,7 @@ def compare(
     instances: Instances = 10_000,
     seed: Seed = 0,
     devices: Devices = None,
+    memory: Memory = None,
     out: Annotated[Path | None, typer.Option(help="Folder for files (runs/PROBLEM-compare).")] = None,
     json: Json = False,
 ) -> None:
@@ -79,7 +81,7 @@ def compare(
     # Thompson sampling is where the way to the optimum begins, also if nobody asked for it.
     wanted = optimum is not None and entries and "ts" not in entries
     unasked = {"ts": gb.policies.ThompsonSampling()} if wanted else {}
-    table = measure(entries | unasked, task, instances, seed, devices)
+    table = measure(entries | unasked, task, instances, seed, devices, memory)
     covered = shares(table, optimum)
     table = table.without("ts") if unasked else table
     rows: list[dict[str, Any]] = [

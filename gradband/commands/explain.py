@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gradband.arguments import Arms, Devices, Horizon, Instances, Json, Seed, load_problem
+from gradband.arguments import Arms, Devices, Horizon, Instances, Json, Memory, Seed, load_problem
 from gradband.commands.shared import make_folder, write_json
 
 
@@ -26,6 +26,7 @@ def explain(
     ] = True,
     seed: Seed = 0,
     devices: Devices = None,
+    memory: Memory = None,
     out: Annotated[Path | None, typer.Option(help="Folder for files (the policy file's own).")] = None,
     json: Json = False,
 ) -> None:
@@ -63,6 +64,7 @@ def explain(
             optimal=optimal,
             seed=seed,
             devices=devices,
+            memory=memory,
             progress=lambda what, done: update(done, what),
         )
     label = task.name or (Path(problem).stem if problem else "its problem")

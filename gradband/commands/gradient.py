@@ -13,6 +13,7 @@ from gradband.arguments import (
     Horizon,
     Instances,
     Json,
+    Memory,
     Noise,
     PolicyName,
     ProblemName,
@@ -45,6 +46,7 @@ def gradient(
     instances: Instances = 10_000,
     seed: Seed = 0,
     devices: Devices = None,
+    memory: Memory = None,
     json: Json = False,
 ) -> None:
     """Show the reward gradient over θ and its spread, for each baseline.
@@ -98,6 +100,7 @@ def gradient(
                     estimator=estimators[name],
                     seed=seed,
                     devices=devices,
+                    memory=memory,
                 )
                 row = {"gradient": found.mean[0], "se": found.se[0], "spread": found.spread[0]}
                 rows.append({"theta": value, "baseline": name, **row})

@@ -13,6 +13,7 @@ from gradband.arguments import (
     Horizon,
     Instances,
     Json,
+    Memory,
     Noise,
     PolicyName,
     ProblemName,
@@ -91,6 +92,7 @@ def learn(
     instances: Instances = 10_000,
     seed: Seed = 0,
     devices: Devices = None,
+    memory: Memory = None,
     out: Annotated[Path | None, typer.Option(help="Folder for files (runs/PROBLEM-POLICY).")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the folder's checkpoint.")] = False,
     distributed: Annotated[
@@ -153,6 +155,7 @@ def learn(
         "imitate": reference(task, imitate) if imitate else None,
         "seed": seed,
         "devices": devices,
+        "memory": memory,
         "checkpoint": folder / "checkpoint.safetensors",
         "resume": resume,
     }
@@ -174,8 +177,8 @@ def learn(
     learned.save(files["policy"])
     entries: dict[str, Any] = {f"{start.name}, learned": learned, f"{start.name}, before": learned.policy}
     entries |= {"ts": gb.policies.ThompsonSampling()} if task.unit else {}
-    table = measure(entries, task, instances, seed, devices)
-    situations = gains(learned, task, fitted, instances, seed, devices)
+    table = measure(entries, task, instances, seed, devices, memory)
+    situations = gains(learned, task, fitted, instances, seed, devices, memory)
     optimum, note = known_optimum(task)
     covered = shares(table, optimum)
     ours, before = (table[f"{start.name}, {when}"].regret for when in ("learned", "before"))
@@ -239,6 +242,7 @@ def gains(
     instances: int,
     seed: int,
     devices: int | None,
+    memory: str | None,
 ) -> "list[Situation]":
     """What a policy gains where a prior was fitted to past experiments, or nothing for other problems."""
     from gradband import gain
@@ -248,6 +252,7 @@ def gains(
         return []
     with terminal.progress("gain", 1) as update:
         how: dict[str, Any] = {"instances": instances, "seed": seed, "devices": devices}
+        how["memory"] = memory
         return gain.measure(learned, task, *fitted, **how, progress=lambda name, done: update(done, name))
 
 

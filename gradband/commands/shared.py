@@ -24,13 +24,19 @@ def describe(problem: "Problem", source: str) -> str:
 
 
 def measure(
-    entries: dict[str, Any], problem: "Problem", instances: int, seed: int, devices: int | None
+    entries: dict[str, Any],
+    problem: "Problem",
+    instances: int,
+    seed: int,
+    devices: int | None,
+    memory: str | None,
 ) -> "Comparison":
     """Evaluates policies under a progress bar."""
     import gradband as gb
     from gradband.report import terminal
 
     settings: dict[str, Any] = {"instances": instances, "seed": seed, "devices": devices}
+    settings["memory"] = memory
     with terminal.progress("evaluating", 1) as update:
         return gb.evaluate(entries, problem, **settings, progress=lambda name, done: update(done, name))
 

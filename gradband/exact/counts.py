@@ -178,7 +178,8 @@ def _probabilities(policy: Counting, learned: int, params: Params, t: int) -> La
             part = states[:, block * CHUNK : (block + 1) * CHUNK]
             return _chunk(policy.compiled(), learned, params, part)
 
-    results = blocks.map_blocks(in_double, (), count, CHUNK, blocks.workers())
+    on = blocks.workers()._replace(memory=None)
+    results = blocks.map_blocks(blocks.Work(in_double, (), (), count, CHUNK), on)
     first, change = (np.concatenate(parts, axis=-1) for parts in zip(*results, strict=True))
     return first[:count], change[:, :count]
 
