@@ -2,7 +2,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test lint bench slow clean
+# Modules are compiled when they are first imported, not all of them now.
+INSTALL := $(BIN)/python -m pip install -q --disable-pip-version-check --no-compile -c constraints.txt
+
+.PHONY: run test lint bench slow fuzz clean
 
 run: .venv/.run        ## learn the default policy and show what came out
 	$(BIN)/gradband learn
@@ -18,11 +21,13 @@ lint: .venv/.dev       ## style and types
 slow: .venv/.dev       ## checks that take longer than a test run may
 	$(BIN)/python -m pytest -q -m slow tests
 
+LOADERS := policy problem table parquet experiments checkpoint journal state requests
+fuzz: .venv/.dev       ## fuzz whatever reads files, MINUTES each
+	$(INSTALL) -e '.[fuzz]'
+	for loader in $(LOADERS); do $(BIN)/python tests/fuzz.py $$loader --minutes $(or $(MINUTES),20) || exit 1; done
+
 bench: .venv/.run      ## speed side by side with peers
 	$(BIN)/gradband bench
-
-# Modules are compiled when they are first imported, not all of them now.
-INSTALL := $(BIN)/python -m pip install -q --disable-pip-version-check --no-compile -c constraints.txt
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

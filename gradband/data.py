@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradband import files
+from gradband import files, parquet
 from gradband.errors import InputError, number, unknown
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def _frame(path: Path) -> "polars.DataFrame":
         if path.stat().st_size > SIZE_LIMIT:
             raise InputError(f"{path} is larger than {SIZE_LIMIT >> 30} GiB")
         if path.suffix.lower() == ".parquet":
-            return polars.read_parquet(path)
+            return parquet.read(path)
         return polars.read_csv(path, infer_schema=False)
     except InputError:
         raise

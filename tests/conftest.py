@@ -6,6 +6,7 @@ it compiled in half the time, to slower code.
 """
 
 import os
+import signal
 from pathlib import Path
 
 import jax
@@ -13,6 +14,8 @@ import numpy as np
 import pytest
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
+collect_ignore = ["fuzz.py"]  # which changes what it imports
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs would ignore it
 COMPILED = {
     "jax_compilation_cache_dir": str(Path(__file__).parents[1] / ".pytest_cache" / "jax"),
     "jax_persistent_cache_min_compile_time_secs": 0.1,

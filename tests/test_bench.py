@@ -2,6 +2,7 @@
 
 import ast
 import json
+import random
 import subprocess
 import sys
 import tomllib
@@ -10,8 +11,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import gradband
 from gradband import cli
-from gradband.commands.bench import ROWS, bench
+from gradband.commands.bench import QUICK, ROWS, bench
 from gradband.errors import InputError
 
 ROOT = Path(__file__).parent.parent
@@ -33,12 +35,16 @@ def imported(script):
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
-def test_only_scripts_of_their_own_environment_import_pytorch(script):
+def test_only_scripts_of_their_own_environment_import_peers(script):
     """And they import nothing else that would have to be installed there."""
     if script.stem.startswith("torch_"):
         assert imported(script) - set(sys.stdlib_module_names) == {"torch"}
+    elif script.stem.startswith("optuna_"):
+        assert imported(script) - set(sys.stdlib_module_names) == {"optuna"}
+    elif script.stem == "libraries":
+        assert imported(script) <= set(sys.stdlib_module_names)
     else:
-        assert "torch" not in imported(script)
+        assert not imported(script) & {"torch", "optuna", "river", "mabwiser", "SMPyBandits"}
 
 
 def test_pytorch_is_no_dependency():
@@ -64,9 +70,9 @@ def test_speed_of_a_product_is_positive_and_the_limit_follows_from_the_best(benc
 
 
 def test_ratio_is_that_of_the_best_times_and_its_range_that_of_the_turns(benchmarks):
-    import speed
+    import timing
 
-    row = speed.compared([(2.0, 8.0), (1.0, 6.0), (4.0, 5.0)])
+    row = timing.compared([(2.0, 8.0), (1.0, 6.0), (4.0, 5.0)])
     assert row == {"ours": 1, "peer": 5, "ratio": 5, "low": 1.25, "high": 6}
 
 
@@ -75,11 +81,10 @@ def speed_json(benchmarks, monkeypatch, capsys):
     """Runs the benchmark with every measurement replaced by a row of its name."""
     import speed
 
+    assert set(speed.rows(quick=True)) == set(ROWS)
     row = {"ours": 1, "peer": 2, "ratio": 2, "low": 1, "high": 3}
-    for name in ("training", "lstm", "evaluation", "choice", "memory"):
-        monkeypatch.setattr(speed, f"{name}_rows", lambda *_, name=name: [{"what": name, **row}])
-    for name in ("iteration", "start"):
-        monkeypatch.setattr(speed, f"{name}_row", lambda *_, name=name: {"what": name, **row})
+    fakes = {name: lambda name=name: [{"what": name, **row}] for name in ROWS}
+    monkeypatch.setattr(speed, "rows", lambda quick: fakes)
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["speed.py", "--json", *arguments])
@@ -90,10 +95,49 @@ def speed_json(benchmarks, monkeypatch, capsys):
 
 
 def test_rows_can_be_chosen(speed_json):
-    assert len(speed_json()) == len(ROWS)
-    assert speed_json("--quick") == ["training", "lstm", "evaluation", "iteration", "start"]
+    assert speed_json() == list(ROWS)
+    assert speed_json("--quick") == list(QUICK)
     assert speed_json("--quick", "--only", "lstm") == ["lstm"]
     assert speed_json("--quick", "--only", "memory") == ["memory"]
+
+
+def test_the_slope_is_that_of_the_best_times(benchmarks, monkeypatch):
+    import scaling
+
+    monkeypatch.setattr(scaling, "seconds", lambda work: work())
+    turns = iter([1, 10, 100, 3, 30, 300, 2, 200, 20_000])  # compiled, then two turns, the second is slower
+
+    def work(size):
+        return next(turns)
+
+    row = scaling.slope(work, [1, 10, 100], repeats=2)
+    assert row["seconds"] == [2, 30, 300]
+    assert (row["low"], row["high"]) == pytest.approx((1, 2))
+    assert row["ratio"] == pytest.approx(1.088, abs=1e-3)
+
+
+def test_the_plain_solver_knows_the_optimum(benchmarks):
+    """Two uniform arms: one pull earns 1/2, two pulls 1 + 1/12."""
+    import numpy_two_arms
+
+    assert numpy_two_arms.reward(1) == 0.5
+    assert numpy_two_arms.reward(2) == pytest.approx(1 + 1 / 12)
+    problem = gradband.problems.named("uniform-2", horizon=20)
+    assert numpy_two_arms.reward(20) == pytest.approx(gradband.exact.optimum(problem).reward, abs=1e-9)
+
+
+def test_other_libraries_are_played_one_pull_at_a_time(benchmarks, monkeypatch):
+    import libraries
+
+    heard = []
+    player = (lambda: 1, lambda *event: heard.append(event))
+    monkeypatch.setitem(libraries.PLAYERS, "river", lambda arms, seed: player)
+    lost = libraries.play("river", arms=2, horizon=50, seed=3)
+    assert len(heard) == 50
+    assert {arm for arm, _ in heard} == {1}
+    draw = random.Random(3)
+    means = [draw.random(), draw.random()]
+    assert lost == pytest.approx(50 * (max(means) - means[1]))
 
 
 @pytest.mark.parametrize(

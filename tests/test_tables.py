@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gradband
-from gradband import policies, priors, problems, rollout, tables
+from gradband import parquet, policies, priors, problems, rollout, tables
 from gradband.errors import InputError
 from gradband.problems import Problem
 
@@ -246,6 +246,21 @@ def test_bad_parquet_is_refused(tmp_path, table, change, word):
     change(frame_of(table)).write_parquet(tmp_path / "t.parquet")
     with pytest.raises(InputError, match=word):
         table_problem(tmp_path, "t.parquet")
+
+
+@pytest.mark.parametrize(
+    ("trial", "says"),
+    [
+        ("import os; os.abort()", "reading it ends the program"),
+        ("while True: pass", "longer than 0.5 s"),
+    ],
+)
+def test_a_parquet_file_that_ends_its_reader_is_refused(tmp_path, table, monkeypatch, trial, says):
+    frame_of(table).write_parquet(tmp_path / "t.parquet")
+    monkeypatch.setattr(parquet, "TRIAL", trial)
+    monkeypatch.setattr(parquet, "SECONDS", 0.5 if "while" in trial else 60)
+    with pytest.raises(InputError, match=says):
+        tables.read_table(tmp_path / "t.parquet")
 
 
 def test_file_that_is_no_parquet_is_refused(tmp_path):

@@ -10,17 +10,27 @@ import typer
 from gradband.arguments import Json
 from gradband.errors import InputError, unknown
 
-ROWS = ("training", "lstm", "evaluation", "gradient", "choices", "memory", "start")
+QUICK = ("training", "lstm", "evaluation", "solvers", "gradient", "devices", "checkpoints", "start")
+ROWS = (*QUICK, "libraries", "tuning", "growth", "processes", "choices", "memory")
 
 
 def bench(
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer repeats, and no PyTorch.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Fewer repeats, and only what needs no other libraries.")
+    ] = False,
     only: Annotated[str | None, typer.Option(help=f"Only these rows: {', '.join(ROWS)}.")] = None,
     json: Json = False,
 ) -> None:
     """Measure speed side by side with peers, as ratios in one run.
 
-    PyTorch is measured in an environment of its own, made in the cache folder when first needed.
+    PyTorch, Optuna, river, SMPyBandits and MABWiser are each measured in an environment of its own, made in
+    the cache folder when first needed. Slopes are those of log time over log size.
+
+    Examples:
+
+      gradband bench --quick
+
+      gradband bench --only growth --json
     """
     script = Path(__file__).parents[2] / "benchmarks" / "speed.py"
     if not script.exists():

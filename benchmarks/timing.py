@@ -1,0 +1,66 @@
+"""How rows of the speed table are measured: in turns, and in environments of their own.
+
+Each row is timed in turns, ours and the peer's, several times; the ratio is that of the best times, and its
+spread is the range of the turns' own ratios. On a busy machine seconds mean little and ratios much.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+HERE = Path(__file__).parent
+Row = dict[str, object]
+
+
+def seconds(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def compared(turns: list[tuple[float, float]]) -> Row:
+    """Best seconds of ours and of the peer, their ratio, and the least and greatest ratio of a turn."""
+    mine, theirs = (min(column) for column in zip(*turns, strict=True))
+    ratios = [b / a for a, b in turns]
+    return {"ours": mine, "peer": theirs, "ratio": theirs / mine, "low": min(ratios), "high": max(ratios)}
+
+
+def in_turns(ours: Callable[[], object], peer: Callable[[], object], repeats: int) -> Row:
+    ours(), peer()  # compile
+    return compared([(seconds(ours), seconds(peer)) for _ in range(repeats)])
+
+
+def reported(command: list[str], **environment: str) -> dict:
+    """The JSON object that a process of its own prints."""
+    variables = os.environ | environment
+    ran = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=variables)
+    return json.loads(ran.stdout)
+
+
+def environment(name: str, *packages: str) -> str | None:
+    """The Python of an environment with these packages, made in the cache folder when first needed."""
+    from gradband import cache
+
+    home = cache.folder(name)
+    if home is None:
+        return None
+    python = home / "bin" / "python"
+    if not (home / "ready").exists():
+        print(f"installing {', '.join(packages)} into {home}", file=sys.stderr)
+        try:
+            subprocess.run([sys.executable, "-m", "venv", str(home)], check=True)
+            install = [str(python), "-m", "pip", "install", "-q", *packages]
+            subprocess.run(install, check=True, stdout=sys.stderr)
+            (home / "ready").touch()
+        except subprocess.CalledProcessError:
+            print(f"{name} can't be installed: its rows are left out", file=sys.stderr)
+            return None
+    return str(python)
+
+
+def torch_python() -> str | None:
+    return environment("torch", "torch==2.13.0", "numpy")

@@ -1,0 +1,51 @@
+"""Parquet files, each read in a process of its own first: a damaged one can end the process that reads it.
+
+Polars allocates what a page claims to hold, and Rust ends a program that is refused so much.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gradband import machine
+from gradband.errors import InputError
+
+if TYPE_CHECKING:
+    import polars
+
+SECONDS = 600
+TRIAL = """
+import sys
+try:
+    import resource
+    resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[1]),) * 2)
+except ImportError:  # Windows
+    pass
+import polars
+try:
+    polars.read_parquet(sys.argv[2], columns=sys.argv[3:] or None)
+except BaseException as error:
+    sys.exit(str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__)
+"""
+
+
+def read(path: Path, columns: list[str] | None = None) -> "polars.DataFrame":
+    """The file, or these columns of it."""
+    try:
+        import polars
+    except ImportError:
+        raise InputError("reading Parquet needs polars: pip install 'gradband[data]'") from None
+    # Addresses, not bytes in use: every thread reserves some that it never touches.
+    most = (machine.free_memory() or 8 << 30) + (4 << 30) + machine.cores() * (256 << 20)
+    command = [sys.executable, "-c", TRIAL, str(most), str(path), *(columns or ())]
+    try:
+        tried = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        raise InputError(f"reading {path.name} takes longer than {SECONDS} s") from None
+    if tried.returncode:
+        ended = tried.returncode < 0 or not tried.stderr.strip()
+        reason = "reading it ends the program that does" if ended else tried.stderr.strip().splitlines()[-1]
+        wanted = f" with the columns {', '.join(columns)}" if columns else ""
+        raise InputError(f"{path.name} must be a Parquet file{wanted}: {reason}")
+    return polars.read_parquet(path, columns=columns)

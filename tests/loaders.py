@@ -1,0 +1,311 @@
+"""Whatever reads files, as functions of bytes, and valid bytes to begin with: for fuzzers.
+
+Whatever the bytes, a loader gives what was asked for or one `InputError`. Where a file has checksums,
+damaged bytes would never get far: some cases are sealed with right ones, or built around any header.
+"""
+
+import atexit
+import functools
+import io
+import json
+import shutil
+import tempfile
+import zipfile
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+import gradband as gb
+from gradband import data, files, gain, journal, problems, recorded, service, tables
+from gradband.errors import InputError
+from gradband.player import Player
+from gradband.run import Run
+
+
+@functools.cache
+def scratch():
+    """The folder that loaders read from, in memory if there is one."""
+    where = "/dev/shm" if Path("/dev/shm").is_dir() else None
+    folder = Path(tempfile.mkdtemp(prefix="gradband-fuzz-", dir=where))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+@functools.cache
+def law():
+    """What players play."""
+    return Player(written("law.safetensors", made_by(law_file()))).law
+
+
+@functools.cache
+def header():
+    """The first line of a journal, without its checksum."""
+    journal.Journal(scratch() / "fresh", Player(law())).close()
+    return (scratch() / "fresh").read_bytes().rstrip()[: -len(b',"crc":"00000000"}')] + b"}\n"
+
+
+def written(name, content):
+    path = scratch() / name
+    path.write_bytes(content)
+    return path
+
+
+def built(content, kind, entries):
+    """A safetensors file without a checksum: three bytes say what each array is, the rest its metadata."""
+    arrays = {}
+    for name, (what, size, value) in zip(entries, batched(content), strict=False):
+        shape = [(size >> 2 * axis) % 4 for axis in range(what % 4)]
+        dtype = (np.float32, np.float64, np.int32, np.uint8)[what >> 2 & 3]
+        number = {255: np.nan, 254: np.inf, 253: -1, 252: 1e30}.get(value, value / 16)
+        if what < 128:
+            with np.errstate(all="ignore"):
+                arrays[name] = np.full(shape, number).astype(dtype)
+    text = content[3 * len(entries) :].decode("utf-8", "replace")
+    return bytes_of(arrays, {"format": f"gradband-{kind}", "version": "1", "about": text})
+
+
+def batched(content):
+    return zip(content[::3], content[1::3], content[2::3], strict=False)
+
+
+def described(arrays, entries):
+    """The bytes from which `built` makes arrays of the same shapes, as far as it can."""
+    found = b""
+    for name in entries:
+        if name in arrays:
+            shape = arrays[name].shape
+            found += bytes([len(shape), sum(min(n, 3) << 2 * axis for axis, n in enumerate(shape)), 16])
+        else:
+            found += b"\xff\0\0"
+    return found
+
+
+def bytes_of(arrays, metadata):
+    from safetensors.numpy import save
+
+    return save(arrays, metadata)
+
+
+def sealed(text):
+    """Lines with right checksums, as a journal has them."""
+    lines, total = [], 0
+    for body in text.split(b"\n"):
+        total = zlib.crc32(body, total)
+        lines.append(body[:-1] + b',"crc":"%08x"}\n' % total)
+    return b"".join(lines)
+
+
+# The loaders: each takes bytes, and may only raise InputError.
+
+PARAMS = [f"params.{name}" for name in ("theta", "a", "b", "table", "w", "thresholds", "values")]
+
+
+def policy(content):
+    made = built(content[1:], "policy", PARAMS) if content[:1] > b"\x7f" else content[1:]
+    path = written("policy.safetensors", made)
+    refused = []
+    for load in (gb.load, lambda path: Player(path).select()):
+        try:
+            load(path)
+        except InputError as error:
+            refused.append(error)
+    if refused:
+        raise refused[0]
+
+
+def problem(content):
+    path = written("problem.toml", content)
+    found = problems.load(str(path))
+    found.describe()
+    if (fit := problems.fit_of(str(path))) is not None:
+        gain.truths(found, gain.other_priors(*fit), *fit)
+
+
+def table(content):
+    if content[:1] > b"\x7f":  # an array in a whole archive
+        archive = io.BytesIO()
+        with zipfile.ZipFile(archive, "w") as file:
+            file.writestr("rewards.npy", content[1:])
+        tables.read_table(written("rewards.npz", archive.getvalue()))
+    else:
+        tables.read_table(written("rewards.npz", content[1:]))
+
+
+PARTS = [f"fitted.{name}" for name in ("starts", "pulls", "successes")]
+
+
+def experiments(content):
+    if content[:1] > b"\xbf":
+        path = written("tests.safetensors", built(content[1:], "experiments", PARTS))
+        gb.priors.Resampled(2, **data.load(path, "fitted"), file="tests.safetensors", part="fitted")
+    else:
+        data.read(written("tests.csv", content[1:]), arms_matter=content[:1] > b"\x7f", drop=True)
+
+
+ENTRIES = ["params", "stage_start", "critic", "optimizer.0"]
+ENTRIES += [f"history.{name}" for name in ("horizon", "norm", "regret", "regret_se", "params")]
+SETTINGS = {"training": {"stages": [3]}, "seed": 0}
+
+
+def checkpoint(content):
+    made = built(content[1:], "checkpoint", ENTRIES) if content[:1] > b"\x7f" else content[1:]
+    Run({"theta": np.float32(1)}, written("checkpoint.safetensors", made), SETTINGS).restore()
+
+
+def journals(content):
+    made = sealed(header() + content[1:]) if content[:1] > b"\x7f" else content[1:]
+    player = Player(law())
+    with journal.Journal(written("journal", made), player):
+        player.probabilities()
+
+
+def parquets(content):
+    """Slow, since each file is read by a process of its own first."""
+    if content[:1] > b"\x7f":
+        data.read(written("tests.parquet", content[1:]), drop=True)
+    else:
+        tables.read_table(written("rewards.parquet", content[1:]))
+
+
+def state(content):
+    player = Player(law())
+    try:
+        given = json.loads(content)
+    except (ValueError, RecursionError):
+        return
+    player.restore(given)
+    player.select()
+    recorded.check_state(player, player.state())
+
+
+def requests(content):
+    player = Player(law())
+    for number, line in enumerate(content.split(b"\n")):
+        json.loads(service.respond(player, None, line, number))
+
+
+LOADERS = {
+    "policy": policy,
+    "problem": problem,
+    "table": table,
+    "parquet": parquets,
+    "experiments": experiments,
+    "checkpoint": checkpoint,
+    "journal": journals,
+    "state": state,
+    "requests": requests,
+}
+
+
+# Valid files, which the fuzzer begins with.
+
+
+def made_by(save):
+    path = scratch() / "made"
+    save(path)
+    return path.read_bytes()
+
+
+def law_file():
+    return gb.learn("softelim", gb.problems.named("two-point", horizon=20), iterations=1, batch=64).save
+
+
+def torn(content, entries):
+    """A file as `built` makes it again: its arrays described, and its metadata."""
+    arrays, metadata = files.from_bytes(content)
+    return described(arrays, entries) + metadata["about"].encode()
+
+
+def played():
+    """Lines of a journal, and the state after them."""
+    events = []
+    player = Player(law(), record=events.append)
+    for i in range(6):
+        arm = player.select(f"d{i}" if i % 2 else None)
+        if i != 3:
+            player.update(arm, i % 2)
+    player.add_arm()
+    player.retire(0)
+    player.update_many(player.select_many(5), [0, 1, 1])
+    return [json.dumps(event, separators=(",", ":")).encode() for event in events], player.state()
+
+
+def corpus(name):
+    """Bytes to begin with."""
+    if name == "policy":
+        whole = [made_by(law_file())]
+        from laws import ALL, learned
+
+        whole += [made_by(learned(policy).save) for policy in ALL]
+        return [b"\0" + content for content in whole] + [
+            b"\xff" + torn(content, PARAMS) for content in whole
+        ]
+    if name == "problem":
+        written("given.npz", npz())
+        data.save(scratch() / "given.safetensors", split())
+        texts = [files.toml(problems.named(known).describe()) for known in problems.NAMED]
+        rest = {"horizon": 6, "name": "x"}
+        rest |= {"fit": {"chosen": "beta", "file": "given.safetensors", "others": []}}
+        for prior in (
+            {"kind": "table", "file": "given.npz", "held_out": 0.5},
+            {"kind": "resampled", "arms": 3, "file": "given.safetensors"},
+            {"kind": "hierarchical", "arms": 3, "a": 1.0, "b": 2.0, "strength": 3.0},
+            {"kind": "mixture", "arms": 3, "weights": [0.5, 0.5], "a": [1.0, 2.0], "b": [3.0, 4.0]},
+            {"kind": "gaussian", "arms": 2, "mean": 0.0, "sd": 1.0},
+            {"kind": "beta", "arms": 2, "a": [1.0, 2.0]},
+        ):
+            texts.append(files.toml({**rest, "fit": rest["fit"] | {"others": [prior]}, "prior": prior}))
+        texts.append('horizon=9\n[prior]\nkind="table"\nfile="../../etc/passwd"\n')
+        return [text.encode() for text in texts]
+    if name == "table":
+        array = io.BytesIO()
+        np.save(array, np.ones((4, 2, 3)))
+        return [b"\0" + npz(), b"\xff" + array.getvalue()]
+    if name == "parquet":
+        numbers = columns_of(instance=[0, 0, 1, 1], arm=[0, 1, 0, 1], round=[0] * 4, reward=[0.5] * 4)
+        words = columns_of(experiment=[*"aabb"], arm=[*"xyxy"], pulls=[5] * 4, successes=[1, 2, 3, 4])
+        return [b"\0" + numbers, b"\xff" + words]
+    if name == "experiments":
+        rows = "experiment,arm,pulls,successes\na,x,10,2\na,y,10,3\nb,x,5,0\nb,y,5,5\nc,x,1,1\nc,y,2,1\n"
+        pulls = "experiment,arm,reward\na,x,1\na,y,0\nb,x,0.5\nb,y,1\n"
+        return [
+            b"\0" + rows.encode(),
+            b"\x80" + rows.encode(),
+            b"\0" + pulls.encode(),
+            b"\xff" + torn(made_by(lambda path: data.save(path, split())), PARTS),
+        ]
+    if name == "checkpoint":
+        path = scratch() / "checkpoint.safetensors"
+        run = Run({"theta": np.float32(1)}, path, SETTINGS)
+        run.save()
+        return [b"\0" + path.read_bytes(), b"\xff" + torn(path.read_bytes(), ENTRIES)]
+    events, after = played()
+    if name == "journal":
+        return [b"\0" + sealed(header() + b"\n".join(events)), b"\xff" + b"\n".join(events)]
+    if name == "state":
+        return [json.dumps(state).encode() for state in (after, Player(law()).state())]
+    lines = [{"op": "select"}, {"op": "update", "id": "#1", "reward": 1}, {"op": "state"}, {"op": "add"}]
+    lines += [{"op": "retire", "arm": 0}, {"op": "select", "count": 5, "id": "x"}, {"op": "probabilities"}]
+    lines += [{"op": "update", "id": "x", "rewards": [0, 1, 1]}, {"op": "restore", "state": after}]
+    return [b"\n".join(json.dumps(line).encode() for line in lines)]
+
+
+def npz():
+    buffer = io.BytesIO()
+    np.savez(buffer, rewards=np.ones((4, 2, 6), np.float32))
+    return buffer.getvalue()
+
+
+def columns_of(**columns):
+    import polars
+
+    buffer = io.BytesIO()
+    polars.DataFrame(columns).write_parquet(buffer)
+    return buffer.getvalue()
+
+
+def split():
+    starts = np.array([0, 2, 4, 6])
+    found = data.Experiments(starts, np.full(6, 10.0), np.arange(6.0))
+    return {"fitted": found, "held-out": found}
