@@ -36,7 +36,7 @@ def smpybandits(arms: int, seed: int) -> Player:
 
 def mabwiser(arms: int, seed: int) -> Player:
     module = importlib.import_module("mabwiser.mab")
-    policy = module.MAB(list(range(arms)), module.LearningPolicy.UCB1(alpha=2**0.5), seed=seed)
+    policy = module.MAB(list(range(arms)), module.LearningPolicy.UCB1(alpha=1), seed=seed)
     untried = list(range(arms))
 
     def choose() -> int:

@@ -35,10 +35,10 @@ def in_turns(ours: Callable[[], object], peer: Callable[[], object], repeats: in
 
 
 def reported(command: list[str], **environment: str) -> dict:
-    """The JSON object that a process of its own prints."""
+    """The JSON object that a process of its own prints last."""
     variables = os.environ | environment
     ran = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=variables)
-    return json.loads(ran.stdout)
+    return json.loads(ran.stdout.splitlines()[-1])
 
 
 def environment(name: str, *packages: str) -> str | None:

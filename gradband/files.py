@@ -122,21 +122,29 @@ def save(
     path: str | Path,
     kind: str,
     arrays: dict[str, np.ndarray],
-    about: dict[str, Any],
+    about: dict[str, Any] | str,
     keep: bool = False,
 ) -> None:
-    """Writes arrays with what is known `about` them to a file of some `kind`; see `write_atomically`."""
+    """Writes arrays with what is known `about` them to a file of some `kind`; see `write_atomically`.
+
+    What is known may be given in JSON.
+    """
     from safetensors.numpy import save as to_bytes
 
     metadata = {
         "format": f"gradband-{kind}",
         "version": str(VERSION),
-        "about": json.dumps(finite(about), allow_nan=False),
+        "about": about if isinstance(about, str) else to_json(about),
     }
     contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     metadata["checksum"] = checksum(contiguous, metadata["about"])
     data = to_bytes(contiguous, metadata)
     write_atomically(Path(path), lambda target: target.write_bytes(data), keep)
+
+
+def to_json(about: dict[str, Any]) -> str:
+    """As JSON can hold it."""
+    return json.dumps(finite(about), allow_nan=False)
 
 
 def checksum(arrays: dict[str, np.ndarray], about: str) -> str:

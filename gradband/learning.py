@@ -1,6 +1,8 @@
 """GradBand: gradient ascent on the Bayes reward of a policy (Algorithm 1)."""
 
+import contextlib
 import dataclasses
+import hashlib
 import json
 import math
 import time
@@ -162,7 +164,7 @@ def learn(
     settings = about | {
         "policy": policy.name,
         "policy_settings": policy.settings(),
-        "start": flattened(start),
+        "start": flattened(start) if flattened(start).size <= gradient.FEW else _digest(start),
     }
     try:
         json.dumps(files.finite(settings))
@@ -175,7 +177,7 @@ def learn(
     if resume:
         run.restore()
     began = time.perf_counter()
-    with interruption.watched(run.checkpoint is not None) as watch:
+    with interruption.watched(run.checkpoint is not None) as watch, contextlib.closing(run):
         for place, stage in enumerate(stages):
             if place < run.stage or run.stopped:
                 continue
@@ -204,6 +206,11 @@ def learn(
         len(run.history["regret"]), parameters if parameters <= gradient.FEW else 0
     )
     return Learned(bound[-1], run.params, history, about, run.stopped)
+
+
+def _digest(params: Params) -> str:
+    """What tells the weights of a network from others."""
+    return hashlib.sha256(flattened(params).tobytes()).hexdigest()
 
 
 @dataclasses.dataclass(frozen=True)

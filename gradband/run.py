@@ -1,8 +1,10 @@
 """A run of GradBand: what changes from iteration to iteration, and its checkpoint."""
 
 import dataclasses
+import functools
 import math
 import warnings
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,12 @@ class Step:
     regret_se: float
 
 
+@functools.cache
+def _writer() -> ThreadPoolExecutor:
+    """The thread that writes checkpoints, one after the other."""
+    return ThreadPoolExecutor(1, thread_name_prefix="gradband-checkpoint")
+
+
 def _flat(settings: Any, prefix: str = "") -> dict[str, Any]:
     """Nested settings by their dotted names."""
     if not isinstance(settings, dict):
@@ -56,6 +64,8 @@ class Run:
         self.checkpoint = checkpoint
         self.settings = files.finite(settings)
         self.restored: list[np.ndarray] | None = None
+        self._settings = files.to_json(self.settings)
+        self._writing: Future[None] | None = None
 
     def enter(self, stage: int) -> None:
         """Starts a stage, unless it is the one that was restored."""
@@ -101,7 +111,7 @@ class Run:
         self.params, self.state = params, state
 
     def save(self) -> None:
-        """Writes the checkpoint, in the first process."""
+        """Writes the checkpoint, in the first process, while learning goes on; `close` waits for it."""
         if self.checkpoint is None or not processes.first():
             return
         arrays = {
@@ -115,8 +125,17 @@ class Run:
         for name, values in self.history.items():
             arrays[f"history.{name}"] = np.asarray(values, np.float64)
         place = {"stage": self.stage, "iteration": self.iteration, "stopped": self.stopped}
-        about = {"settings": self.settings, **place}
-        files.save(self.checkpoint, "checkpoint", arrays, about, keep=True)
+        about = f'{{"settings": {self._settings}, {files.to_json(place)[1:]}'
+        self.close()
+        self._writing = _writer().submit(
+            files.save, self.checkpoint, "checkpoint", arrays, about, keep=True
+        )
+
+    def close(self) -> None:
+        """Waits until the last checkpoint is on disk."""
+        if self._writing is not None:
+            writing, self._writing = self._writing, None
+            writing.result()
 
     def restore(self) -> None:
         """Goes back to the checkpoint, if there is one, or to the one before it if that is damaged."""
