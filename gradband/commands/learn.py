@@ -225,8 +225,8 @@ def learn(
                 ]
                 for row in table.rows
             ],
-            f"Learned {in_words(learned.params)} in {learned.about['training']['seconds']:.1f} s; that saves "
-            f"{gain} regret (paired, {count} fresh instances)."
+            f"Learned {in_words(learned.params)} in {learned.about['training']['seconds']:.1f} s; that "
+            f"saves {gain} regret (paired, {count} fresh instances)."
             f"\n{note}\nFiles: {', '.join(files.values())}",
         )
         if situations:
