@@ -25,7 +25,7 @@ from gradband.problems import Problem
 from gradband.pytrees import one_hot, pick
 from gradband.rewards import Bernoulli
 
-MANY_ARMS = 64
+FEW_ARMS = 16
 FAULT = 1e-3  # what rounding in float32 stays below
 BEFORE_THE_FIRST = np.uint32(0xFFFFFFFF)  # the "round" whose bits draw the latent
 
@@ -313,9 +313,21 @@ def _choose(bits: Array, log_probs: Array) -> tuple[Array, Array]:
     would choose an entry of probability 10⁻²⁰ once in a few million draws and shake θ with its score.
     """
     probabilities = jnp.exp(jax.lax.stop_gradient(log_probs))
-    edges = jnp.cumsum(probabilities)
-    index = jnp.sum(random.open_unit(bits) * edges[-1] >= edges)
-    if log_probs.shape[0] <= MANY_ARMS:
-        return index, edges[-1]
-    # A long cumulative sum is not taken in order, and an edge may fall below the one before it.
-    return jnp.where(pick(probabilities, index) > 0, index, jnp.argmax(probabilities)), edges[-1]
+    count = log_probs.shape[0]
+    if count <= FEW_ARMS:
+        edges = jnp.cumsum(probabilities)
+        return jnp.sum(random.open_unit(bits) * edges[-1] >= edges), edges[-1]
+    # Running sums take long: first a group of √K entries is drawn, and then one of them.
+    size = math.isqrt(count - 1) + 1
+    groups = -(-count // size)
+    padded = jnp.concatenate([probabilities, jnp.zeros(groups * size - count, probabilities.dtype)])
+    table = padded.reshape(groups, size)
+    edges = jnp.cumsum(table.sum(1))
+    point = random.open_unit(bits) * edges[-1]
+    passed = point >= edges
+    group = jnp.sum(passed)
+    own = jnp.where(one_hot(group, groups)[:, None], table, 0).sum(0)
+    rest = point - jnp.where(passed, edges, 0).max()
+    inner = jnp.cumsum(own)
+    place = jnp.where(rest < inner[-1], jnp.sum(rest >= inner), jnp.argmax(own))
+    return group * size + place, edges[-1]

@@ -1,0 +1,52 @@
+"""Arms are drawn from their probabilities, few of them and many."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conftest import Z
+
+from gradband.rollout import FEW_ARMS, _choose
+
+COUNT = 400_000
+
+
+def drawn(p):
+    """How often each arm is drawn, for bits that are evenly spread, and the sum that comes with them."""
+    with np.errstate(divide="ignore"):
+        log_probs = jnp.log(jnp.asarray(p, jnp.float32))
+    bits = jax.random.bits(jax.random.key(0), (COUNT,), jnp.uint32)
+    arms, totals = jax.vmap(lambda word: _choose(word, log_probs))(bits)
+    return np.bincount(np.asarray(arms), minlength=len(p)), np.asarray(totals)
+
+
+@pytest.mark.parametrize("arms", [2, FEW_ARMS, FEW_ARMS + 1, 23, 200, 1000])
+def test_arms_come_as_often_as_their_probabilities_say(arms):
+    p = np.random.default_rng(arms).exponential(size=arms) ** 2
+    p[arms // 2] = 0 if arms > 2 else p[arms // 2]
+    p /= p.sum()
+    counts, totals = drawn(p)
+    assert counts.shape == (arms,)
+    assert np.abs(totals - 1).max() < 1e-5
+    assert not counts[p == 0].any()
+    possible = p > 0
+    excess = (counts[possible] - COUNT * p[possible]) ** 2 / (COUNT * p[possible])
+    few = COUNT * p[possible] > 10
+    # χ² with so many degrees of freedom is nearly normal.
+    degrees = few.sum() - 1
+    assert abs(excess[few].sum() - degrees) < Z * np.sqrt(2 * degrees) + Z
+
+
+@pytest.mark.parametrize("arms", [FEW_ARMS, 50, 999])
+def test_a_certain_arm_is_always_drawn(arms):
+    for place in (0, arms // 3, arms - 1):
+        counts, _ = drawn(np.eye(arms)[place])
+        assert counts[place] == COUNT
+
+
+def test_rare_arms_at_the_ends_of_groups_are_drawn_and_impossible_ones_are_not():
+    """All but a few arms have no probability, in an order that leaves whole groups without any."""
+    p = np.zeros(400)
+    p[[0, 19, 20, 399]] = 0.5, 1e-5, 0.49998, 1e-5
+    counts, _ = drawn(p)
+    assert set(np.flatnonzero(counts)) == {0, 19, 20, 399}
