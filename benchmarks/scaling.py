@@ -59,7 +59,9 @@ def growth_rows(repeats: int) -> list[Row]:
     return rows
 
 
-def iteration_seconds(policy: str, problem: str, devices: int, iterations: int) -> float:
+def iteration_seconds(
+    policy: str, problem: str, devices: int, iterations: int, batch: int | None = None
+) -> float:
     """Seconds from one iteration to the next, after the first."""
     import gradband as gb
 
@@ -70,6 +72,7 @@ def iteration_seconds(policy: str, problem: str, devices: int, iterations: int) 
         problem,
         iterations=iterations,
         devices=devices,
+        batch=batch,
         progress=lambda step: ends.append(time.perf_counter()),
         **settings,
     )
@@ -78,15 +81,16 @@ def iteration_seconds(policy: str, problem: str, devices: int, iterations: int) 
 
 def device_rows(repeats: int) -> list[Row]:
     """An iteration on two devices (ours) and on one (peer)."""
+    cases = (("softelim", "two-point", 60, 1000), ("softelim", "two-point", 20, 10_000))
     rows: list[Row] = []
-    for policy, problem, iterations in (("softelim", "two-point", 60), ("lstm", "uniform-2", 4)):
+    for policy, problem, iterations, batch in (*cases, ("lstm", "uniform-2", 4, 500)):
         for devices in (1, 2):
-            iteration_seconds(policy, problem, devices, 2)
+            iteration_seconds(policy, problem, devices, 2, batch)
         turns = [
-            tuple(iteration_seconds(policy, problem, devices, iterations) for devices in (2, 1))
+            tuple(iteration_seconds(policy, problem, devices, iterations, batch) for devices in (2, 1))
             for _ in range(repeats)
         ]
-        what = f"an iteration of {policy} on {problem}, two devices against one"
+        what = f"an iteration of {policy} on {problem}, m={batch}, two devices against one"
         rows.append({"what": what, **compared(turns)})
     return rows
 

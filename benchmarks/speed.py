@@ -10,7 +10,9 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
+import draw
 import evaluating
 import resources
 import scaling
@@ -47,10 +49,13 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer repeats, and nothing that takes long")
     parser.add_argument("--only", choices=ROWS, help="only these rows")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--draw", type=Path, metavar="FILE", help="draw the rows, as SVG, PDF or PNG")
     arguments = parser.parse_args()
     names = [arguments.only] if arguments.only else QUICK if arguments.quick else ROWS
     known = rows(arguments.quick)
     found = [row for name in names for row in known[name]()]
+    if arguments.draw:
+        draw.draw(found, arguments.draw)
     if arguments.json:
         machine = {"cores": os.cpu_count(), "python": sys.version.split()[0]}
         print(json.dumps({"rows": found, "machine": machine}))

@@ -19,6 +19,7 @@ def bench(
         bool, typer.Option("--quick", help="Fewer repeats, and only what needs no other libraries.")
     ] = False,
     only: Annotated[str | None, typer.Option(help=f"Only these rows: {', '.join(ROWS)}.")] = None,
+    draw: Annotated[Path | None, typer.Option(help="Draw the rows into this SVG, PDF or PNG.")] = None,
     json: Json = False,
 ) -> None:
     """Measure speed side by side with peers, as ratios in one run.
@@ -39,6 +40,7 @@ def bench(
         raise unknown("rows", only, ROWS)
     flags = [flag for flag, given in (("--quick", quick), ("--json", json)) if given]
     flags += ["--only", only] if only else []
+    flags += ["--draw", str(draw)] if draw else []
     status = subprocess.run([sys.executable, str(script), *flags], check=False).returncode
     if status:
         raise typer.Exit(status)

@@ -28,13 +28,17 @@ def print_json(result: dict[str, Any]) -> None:
     sys.stdout.write("\n")
 
 
+LONG = 60  # letters of a text that may take several lines
+
+
 def print_table(
     title: str, columns: list[str], rows: list[list[str]], notes: str = "", texts: int = 1
 ) -> None:
     """Prints a table; the first columns are `texts`, which may take several lines, the others numbers."""
     table = Table()
+    short = texts == 1 and all(len(row[0]) < LONG for row in rows)
     for i, column in enumerate(columns):
-        table.add_column(column, justify="left" if i < texts else "right", no_wrap=i >= texts or texts == 1)
+        table.add_column(column, justify="left" if i < texts else "right", no_wrap=i >= texts or short)
     for row in rows:
         table.add_row(*row)
     console = Console(width=None if sys.stdout.isatty() else 120, markup=False, emoji=False)
