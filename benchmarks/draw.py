@@ -20,11 +20,13 @@ def draw(rows: list[Row], path: Path) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
+    matplotlib.rcParams["svg.fonttype"] = "none"
+    matplotlib.rcParams["svg.hashsalt"] = "gradband"
     from matplotlib import pyplot as plt
 
     growth = [row for row in rows if "sizes" in row]
     ratios = sorted((row for row in rows if "sizes" not in row), key=lambda row: row["ratio"])
-    heights = [0.42 * len(ratios) or 0.1, 3.2 if growth else 0.1]
+    heights = [0.25 * len(ratios) or 0.1, 3.2 if growth else 0.1]
     figure, (bars, lines) = plt.subplots(
         2, 1, figsize=(10, 1 + sum(heights)), height_ratios=heights, layout="constrained"
     )
@@ -37,19 +39,22 @@ def draw(rows: list[Row], path: Path) -> None:
     colours = [OURS if value >= 1 else LIMIT for value in values]
     bars.barh(names, [value - 1 for value in values], left=1, color=colours, height=0.6)
     bars.errorbar(values, names, xerr=spread, fmt="none", ecolor="black", elinewidth=0.8, capsize=2)
-    for name, value in zip(names, values, strict=True):
-        bars.annotate(f"{value:.3g}", (value, name), xytext=(6, 6), textcoords="offset points", fontsize=7)
+    for name, row in zip(names, ratios, strict=True):
+        text = f"{row['ratio']:.0f}" if row["ratio"] >= 100 else f"{row['ratio']:.3g}"
+        place = (max(row["high"], 1), name)
+        bars.annotate(text, place, xytext=(5, -2.5), textcoords="offset points", fontsize=7)
     bars.set_xscale("log")
+    bars.margins(x=0.09, y=0.01)
     bars.axvline(1, color="black", linewidth=0.8)
     bars.set_xlabel("peer / ours (times, bytes or regrets): right of 1 gradband has less of it")
     bars.tick_params(axis="y", labelsize=7)
     for row in growth:
-        label = f"{row['what']}: {row['ratio']:.2f}"
+        label = f"{str(row['what']).split(', ')[0]}: {row['ratio']:.2f}"
         lines.loglog(row["sizes"], row["seconds"], marker="o", markersize=3, label=label)
     if growth:
         lines.set_xlabel("size")
         lines.set_ylabel("seconds")
-        lines.legend(fontsize=7)
+        lines.legend(fontsize=7, loc="upper left", bbox_to_anchor=(-0.62, 1))
     else:
         lines.set_axis_off()
     figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)

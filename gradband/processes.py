@@ -7,6 +7,9 @@ the first one writes files.
 import contextlib
 import functools
 import os
+import sys
+import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +21,7 @@ from gradband.errors import InputError, OthersEndedError, whole
 
 HEARTBEAT = 10  # seconds without a sign of life after which a process counts as dead
 PATIENCE = 120  # seconds to wait for the others at the start
+SILENCE = 6  # seconds of waiting for another process after which that is said
 
 
 def connect(coordinator: str | None = None, count: int | None = None, rank: int | None = None) -> None:
@@ -53,6 +57,7 @@ def connect(coordinator: str | None = None, count: int | None = None, rank: int 
         raise RuntimeError(f"the other processes did not answer: {str(error).splitlines()[0]}") from None
     with _no_output():
         _collected(np.zeros(1, np.uint8))
+    threading.Thread(target=_watch, daemon=True, name="gradband-watch").start()
 
 
 @contextlib.contextmanager
@@ -67,6 +72,27 @@ def _no_output() -> Iterator[None]:
         os.dup2(kept, 1)
         os.close(kept)
         os.close(nowhere)
+
+
+_waiting: list[float] = []
+"""since when this process has waited for others, if it does"""
+
+
+def _watch() -> None:
+    """Says that another process is silent, since JAX ends this one without words of ours if it stays so."""
+    told = None
+    while True:
+        time.sleep(1)
+        since = _waiting[-1] if _waiting else None
+        if since is not None and since != told and time.monotonic() - since > SILENCE:
+            told = since
+            print(
+                f"gradband: another process of this run has not answered for {SILENCE} s; if it died or "
+                "hangs, this one ends too within half a minute: what was learned until the last checkpoint "
+                "is kept, and --resume goes on from there",
+                file=sys.stderr,
+                flush=True,
+            )
 
 
 def count() -> int:
@@ -134,6 +160,7 @@ def _collected(array: np.ndarray) -> np.ndarray:
     """The arrays of all processes [P, ...]."""
     if not array.size:
         return np.zeros((count(), *array.shape), array.dtype)
+    _waiting.append(time.monotonic())
     try:
         device, split, gather = _gathering()
         own = jax.device_put(array[None], device)
@@ -145,3 +172,5 @@ def _collected(array: np.ndarray) -> np.ndarray:
             "another process of this run has ended, and this one ends too; what was learned until the last "
             f"checkpoint is kept, and --resume goes on from there ({reason[:200]})"
         ) from None
+    finally:
+        _waiting.clear()

@@ -94,6 +94,54 @@ def test_networks_too(tmp_path):
         np.testing.assert_array_equal(array, other[name])
 
 
+def slurm(count, rank):
+    """What Slurm tells a process; the port follows from the job."""
+    told = {"JOB_ID": os.getpid(), "STEP_NODELIST": "127.0.0.1", "STEP_NUM_NODES": 1}
+    told |= {"NTASKS": count, "PROCID": rank, "LOCALID": rank}
+    return {f"SLURM_{name}": str(value) for name, value in told.items()}
+
+
+def open_mpi(count, rank):
+    """What mpirun tells a process; the port follows from the job, a multiple of 4096."""
+    told = {"SIZE": count, "RANK": rank, "LOCAL_RANK": rank}
+    where = {"OMPI_MCA_orte_hnp_uri": f"{4096 * (os.getpid() + 1)}.0;tcp://127.0.0.1,10.0.0.9:34911"}
+    return where | {f"OMPI_COMM_WORLD_{name}": str(value) for name, value in told.items()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("environment", [slurm, open_mpi])
+def test_processes_find_each_other_by_themselves(alone, tmp_path, environment):
+    words = [*LEARN, *SMALL, *WORDS, "--distributed", "--out", str(tmp_path / "together")]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    running = [subprocess.Popen(words, env=os.environ | environment(2, rank), **pipes) for rank in (0, 1)]
+    codes, said = ended(running)
+    assert codes == [0, 0], said
+    assert same(json.loads(said[0][0]), alone)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", [1, 0])
+def test_a_process_that_hangs_ends_the_others(tmp_path, victim):
+    """It is stopped, and shows no sign of life; its connections stay open."""
+    folder = tmp_path / "together"
+    running = start(2, *SMALL, "--iterations", "100000", "--batch", "700", "--out", str(folder))
+    deadline = time.monotonic() + 120
+    while not (folder / "checkpoint.safetensors").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    running[victim].send_signal(signal.SIGSTOP)
+    began = time.monotonic()
+    try:
+        _, error = running[1 - victim].communicate(timeout=60)
+    finally:
+        running[victim].kill()
+        running[victim].communicate()
+    assert time.monotonic() - began < 30
+    assert running[1 - victim].returncode != 0
+    assert "another process of this run" in error
+    assert files.load(folder / "checkpoint.safetensors", "checkpoint")[1]["iteration"] >= 10
+
+
 @pytest.mark.parametrize("victim", [1, pytest.param(0, marks=pytest.mark.slow)])
 def test_a_process_that_dies_ends_the_others(tmp_path, victim):
     folder = tmp_path / "together"
