@@ -54,12 +54,17 @@ def main() -> None:
     names = [arguments.only] if arguments.only else QUICK if arguments.quick else ROWS
     known = rows(arguments.quick)
     found = [row for name in names for row in known[name]()]
-    if arguments.draw:
-        draw.draw(found, arguments.draw)
     if arguments.json:
         machine = {"cores": os.cpu_count(), "python": sys.version.split()[0]}
-        print(json.dumps({"rows": found, "machine": machine}))
-        return
+        print(json.dumps({"rows": found, "machine": machine}), flush=True)
+    else:
+        show(found)
+    if arguments.draw:
+        draw.draw(found, arguments.draw)
+
+
+def show(found: list[Row]) -> None:
+    """Prints the rows as a table."""
     from gradband.report.terminal import print_table
 
     print_table(

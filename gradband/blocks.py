@@ -52,7 +52,8 @@ def workers(count: int | None = None, limit: int | str | None = None) -> Workers
     wanted = usual if count is None else whole("devices", count)
     if wanted > max(usual, 64):
         raise InputError(f"devices must be at most {max(usual, 64)}, not {wanted}")
-    return Workers(tuple(local[i % len(local)] for i in range(wanted)), memory.budget(limit))
+    most = memory.budget(limit) if local[0].platform == "cpu" else None  # GPUs have memory of their own
+    return Workers(tuple(local[i % len(local)] for i in range(wanted)), most)
 
 
 @functools.cache

@@ -1,7 +1,7 @@
 """What went wrong where numbers came out that are none: the round, the instance and the policy.
 
-Rollouts only notice that something was wrong. To say what, the block is played once more, and all rounds
-are looked at.
+Rollouts only notice that something was wrong. To say what, the instance and its neighbour are played once
+more, and all rounds are looked at.
 """
 
 from functools import partial
@@ -13,8 +13,11 @@ import numpy as np
 from jax import Array
 
 from gradband import rollout
+from gradband.errors import LARGEST
 from gradband.policies import Params, Policy
 from gradband.problems import Problem
+
+TWO = 2  # instances that are played again: one alone would be compiled to other code
 
 
 def fault(
@@ -23,7 +26,6 @@ def fault(
     params: Params,
     key: Array,
     regrets: np.ndarray,
-    size: int,
     runs: int = 1,
     temperature: float | None = None,
     batch: int | None = None,
@@ -35,15 +37,15 @@ def fault(
     if np.isfinite(regrets).all():
         return ""
     instance = int(np.argmin(np.isfinite(regrets)))
-    block, place = divmod(instance, size)
+    block, place = divmod(instance, TWO)
     key = key if batch is None else jax.random.fold_in(key, np.uint32(batch))
     tau = None if temperature is None else np.float32(temperature)
-    play = partial(_play, policy.compiled(), size, runs)
+    play = partial(_play, policy.compiled(), TWO, runs)
     seen, means = jax.tree.map(np.asarray, play(problem, params, key, np.int32(block), tau))
     where = f"instance {instance}"
     if means is not None:
         wrong = means[:, 0, place]
-        low, high = (0, 1) if problem.unit else (-np.inf, np.inf)
+        low, high = (0, 1) if problem.unit else (-LARGEST, LARGEST)
         bad = ~(np.isfinite(wrong) & (wrong >= low) & (wrong <= high))
         if bad.any():
             allowed = "in [0, 1]" if problem.unit else "finite"

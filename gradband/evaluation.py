@@ -125,8 +125,8 @@ def evaluate(
     """
     problem = as_problem(problem)
     fresh, instances = fresh_instances(problem, instances)
-    fresh = jax.device_put(fresh)
     on = blocks.workers(devices, memory)
+    fresh = jax.device_put(fresh)
     size = blocks.block_size(problem.arms)
     key = random.stream(random.root(seed), "evaluation")
     if isinstance(policies, Policy | WithParams):
@@ -142,7 +142,7 @@ def evaluate(
         work = blocks.Work(_play, (policy.compiled(), size), (fresh, params, key), instances, size)
         results = blocks.map_blocks(work, on, report)
         regrets, rewards = (blocks.join(pieces, instances) for pieces in zip(*results, strict=True))
-        if fault := diagnosis.fault(policy, fresh, params, key, regrets, size):
+        if fault := diagnosis.fault(policy, fresh, params, key, regrets):
             raise InputError(fault)
         rows.append(Row(name, regrets, rewards, time.perf_counter() - began))
     return Comparison(tuple(sorted(rows, key=lambda row: row.regret.mean)))

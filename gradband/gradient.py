@@ -130,9 +130,10 @@ def estimate(
     if blank is None:
         found = run(batch=0)
     else:
-        taught = run(batch=1, learned=blank).moments  # by instances of its own
-        assert taught is not None
-        found = run(batch=0, learned=blank.after(taught))
+        first = run(batch=1, learned=blank)  # by instances of its own
+        assert first.moments is not None
+        found = run(batch=0, learned=blank.after(first.moments))
+        found = dataclasses.replace(found, fault=first.fault or found.fault)
     if found.fault:
         raise InputError(found.fault)
     return found
@@ -162,7 +163,7 @@ def compute(
         None if learned is None else np.array([moments for _, _, moments in results], np.float64).sum(0)
     )
     regret = blocks.join([regret for _, regret, _ in results], instances)
-    fault = diagnosis.fault(policy, problem, params, key, regret, size, how.runs or 1, temperature, batch)
+    fault = diagnosis.fault(policy, problem, params, key, regret, how.runs or 1, temperature, batch)
     if not few:
         found = from_blocks([result[:2] for result in results], instances, size)
         return dataclasses.replace(found, moments=taught, fault=fault)

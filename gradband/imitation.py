@@ -35,7 +35,7 @@ def compute(
     """The gradient of agreement for bound policies, on the key's batch of this number."""
     todo = work(policy, problem, params, key, batch, instances, reference)
     found = from_blocks(blocks.map_blocks(todo, on), instances, todo.size)
-    fault = diagnosis.fault(policy, problem, params, key, found.regrets, todo.size, batch=batch)
+    fault = diagnosis.fault(policy, problem, params, key, found.regrets, batch=batch)
     return dataclasses.replace(found, fault=fault)
 
 

@@ -17,15 +17,27 @@ def free_memory() -> int | None:
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         found += [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
-        group = Path("/sys/fs/cgroup")
-        limit = (group / "memory.max").read_text().strip()
-        if limit.isdecimal():
-            found.append(int(limit) - int((group / "memory.current").read_text()))
+        found += _left_in_groups()
     except (OSError, ValueError, IndexError):
         pass
     if not found and hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     return min(found, default=None)
+
+
+def _left_in_groups() -> list[int]:
+    """What the limits of this process's control groups leave, not counting files that are only cached."""
+    mounted = Path("/sys/fs/cgroup")
+    lines = Path("/proc/self/cgroup").read_text().splitlines()
+    own = next((line[3:] for line in lines if line.startswith("0::")), "/")
+    group, left = mounted / own.lstrip("/"), []
+    for folder in (group, *group.parents):
+        limit = folder / "memory.max"
+        if folder.is_relative_to(mounted) and limit.exists() and limit.read_text().strip().isdecimal():
+            stored = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+            used = int((folder / "memory.current").read_text()) - int(stored.get("inactive_file", 0))
+            left.append(max(0, int(limit.read_text()) - used))
+    return left
 
 
 def in_bytes(count: float) -> str:

@@ -8,6 +8,7 @@ import functools
 import math
 import re
 from collections.abc import Callable, Iterator
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import jax
@@ -19,8 +20,9 @@ from gradband.errors import InputError, shown
 
 AT_REST = 600_000_000
 """bytes that a process takes without any blocks: Python, JAX, and the compiler at work"""
-UNITS = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
-UNITS |= {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40, "k": 2**10, "m": 2**20, "g": 2**30}
+UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
+UNITS |= {"k": 2**10, "kib": 2**10, "m": 2**20, "mib": 2**20}
+UNITS |= {"g": 2**30, "gib": 2**30, "t": 2**40, "tib": 2**40}
 
 
 def parse(given: int | str) -> int:
@@ -33,10 +35,11 @@ def parse(given: int | str) -> int:
         found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([a-z]*)\s*", given.lower())
         if found is None or found[2] not in UNITS:
             raise InputError(f"memory must be a size such as 2GB or 500MB, not {shown(given)}")
-        given = math.floor(float(found[1]) * UNITS[found[2]])
-    if isinstance(given, bool) or not isinstance(given, int) or given < 1:
-        raise InputError(f"memory must be a number of bytes above 0, not {shown(given)}")
-    return given
+        given = math.floor(min(float(found[1]), 1e30) * UNITS[found[2]])
+    count: Any = given
+    if isinstance(count, bool) or not isinstance(count, Integral) or int(count) < 1:
+        raise InputError(f"memory must be a size such as 2GB, or a number of bytes, not {shown(given)}")
+    return int(count)
 
 
 class Needs(NamedTuple):
@@ -74,7 +77,8 @@ def at_once(needs: Needs, blocks: int, wanted: int, most: int, what: str) -> int
     if least > most:
         raise InputError(
             f"{what} need {machine.in_bytes(least)} of memory ({machine.in_bytes(needs.block)} while one "
-            f"is computed), and there are {machine.in_bytes(most)}"
+            f"is computed), and there are {machine.in_bytes(most)} for them: fewer instances or rounds "
+            "need less"
         )
     return min(wanted, 1 + (most - least) // max(1, needs.block))
 

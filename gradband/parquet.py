@@ -19,8 +19,9 @@ TRIAL = """
 import sys
 try:
     import resource
-    resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[1]),) * 2)
-except ImportError:  # Windows
+    most, hard = int(sys.argv[1]), resource.getrlimit(resource.RLIMIT_AS)[1]
+    resource.setrlimit(resource.RLIMIT_AS, (most if hard < 0 else min(most, hard), hard))
+except (ImportError, OSError, ValueError):  # not on Windows, nor on every Unix
     pass
 import polars
 try:
@@ -38,7 +39,7 @@ def read(path: Path, columns: list[str] | None = None) -> "polars.DataFrame":
         raise InputError("reading Parquet needs polars: pip install 'gradband[data]'") from None
     # Addresses, not bytes in use: every thread reserves some that it never touches.
     most = (machine.free_memory() or 8 << 30) + (4 << 30) + machine.cores() * (256 << 20)
-    command = [sys.executable, "-c", TRIAL, str(most), str(path), *(columns or ())]
+    command = [sys.executable, "-P", "-c", TRIAL, str(most), str(path), *(columns or ())]
     try:
         tried = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=SECONDS)
     except subprocess.TimeoutExpired:

@@ -6,6 +6,7 @@ the first one writes files.
 
 import contextlib
 import functools
+import math
 import os
 import sys
 import threading
@@ -74,22 +75,22 @@ def _no_output() -> Iterator[None]:
         os.close(nowhere)
 
 
-_waiting: list[float] = []
+_waiting: dict[str, float] = {}
 """since when this process has waited for others, if it does"""
 
 
 def _watch() -> None:
-    """Says that another process is silent, since JAX ends this one without words of ours if it stays so."""
-    told = None
+    """Says that another process is silent, since JAX ends this one without words of ours if it is gone."""
+    patience = float(SILENCE)
     while True:
         time.sleep(1)
-        since = _waiting[-1] if _waiting else None
-        if since is not None and since != told and time.monotonic() - since > SILENCE:
-            told = since
+        since = _waiting.get("since", math.inf)
+        if time.monotonic() - since > patience:
+            patience *= 4  # where waiting is usual, it is not said again and again
             print(
-                f"gradband: another process of this run has not answered for {SILENCE} s; if it died or "
-                "hangs, this one ends too within half a minute: what was learned until the last checkpoint "
-                "is kept, and --resume goes on from there",
+                "gradband: another process of this run has not answered for some seconds; if it or its "
+                "machine is gone, this one ends too within half a minute: what was learned until the last "
+                "checkpoint is kept, and --resume goes on from there",
                 file=sys.stderr,
                 flush=True,
             )
@@ -160,7 +161,7 @@ def _collected(array: np.ndarray) -> np.ndarray:
     """The arrays of all processes [P, ...]."""
     if not array.size:
         return np.zeros((count(), *array.shape), array.dtype)
-    _waiting.append(time.monotonic())
+    _waiting["since"] = time.monotonic()
     try:
         device, split, gather = _gathering()
         own = jax.device_put(array[None], device)

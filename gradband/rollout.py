@@ -322,12 +322,13 @@ def _choose(bits: Array, log_probs: Array) -> tuple[Array, Array]:
     groups = -(-count // size)
     padded = jnp.concatenate([probabilities, jnp.zeros(groups * size - count, probabilities.dtype)])
     table = padded.reshape(groups, size)
-    edges = jnp.cumsum(table.sum(1))
+    edges = jax.lax.cummax(jnp.cumsum(table.sum(1)))
     point = random.open_unit(bits) * edges[-1]
     passed = point >= edges
     group = jnp.sum(passed)
     own = jnp.where(one_hot(group, groups)[:, None], table, 0).sum(0)
-    rest = point - jnp.where(passed, edges, 0).max()
-    inner = jnp.cumsum(own)
+    # Where a group begins, entries that a running sum over all would not notice have no share either.
+    rest = jnp.maximum(point - jnp.where(passed, edges, 0).max(), np.float32(2.0**-25) * edges[-1])
+    inner = jax.lax.cummax(jnp.cumsum(own))
     place = jnp.where(rest < inner[-1], jnp.sum(rest >= inner), jnp.argmax(own))
     return group * size + place, edges[-1]

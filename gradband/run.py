@@ -55,7 +55,7 @@ class Run:
     """What changes from iteration to iteration, and can be stored and restored."""
 
     def __init__(self, params: Params, checkpoint: Path | None, settings: dict[str, Any]) -> None:
-        self.params = self.stage_start = params
+        self.params = self.stage_start = self.good = params
         self.stage = self.iteration = 0
         self.state: Any = None
         self.stopped = ""
@@ -88,7 +88,7 @@ class Run:
             self.restored = None
 
     def take(self, est: Estimate, steps: Steps, alpha: float, horizon: int) -> None:
-        """One step of gradient ascent, unless the gradient is not a number."""
+        """One step of gradient ascent; back to the last good parameters if these had faults."""
         self.iteration += 1
         if self.critic is not None and est.moments is not None:
             self.critic = self.critic.after(est.moments)
@@ -102,7 +102,9 @@ class Run:
         if est.fault or not math.isfinite(est.norm):
             what = est.fault or "the gradient was not finite"
             self.stopped = f"{what}, in iteration {self.iteration}"
+            self.params = self.good if est.fault else self.params
             return
+        self.good = self.params
         ascent = est.mean.astype(np.float32)
         params, state = steps.take(self.params, self.state, ascent, np.float32(alpha))
         if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(params)):
@@ -117,6 +119,7 @@ class Run:
         arrays = {
             "params": flattened(self.params),
             "stage_start": flattened(self.stage_start),
+            "good": flattened(self.good),
         }
         if self.critic is not None:
             arrays["critic"] = self.critic.moments
@@ -178,6 +181,7 @@ class Run:
             found: dict[str, Any] = {
                 "params": unravel(jnp.asarray(arrays["params"])),
                 "stage_start": unravel(jnp.asarray(arrays["stage_start"])),
+                "good": unravel(jnp.asarray(arrays["good"])),
                 "stage": whole("stage", about["stage"], 0),
                 "iteration": whole("iteration", about["iteration"], 0),
                 "stopped": str(about["stopped"]),

@@ -143,7 +143,7 @@ def experiments(content):
         data.read(written("tests.csv", content[1:]), arms_matter=content[:1] > b"\x7f", drop=True)
 
 
-ENTRIES = ["params", "stage_start", "critic", "optimizer.0"]
+ENTRIES = ["params", "stage_start", "good", "critic", "optimizer.0"]
 ENTRIES += [f"history.{name}" for name in ("horizon", "norm", "regret", "regret_se", "params")]
 SETTINGS = {"training": {"stages": [3]}, "seed": 0}
 
@@ -279,6 +279,7 @@ def corpus(name):
         path = scratch() / "checkpoint.safetensors"
         run = Run({"theta": np.float32(1)}, path, SETTINGS)
         run.save()
+        run.close()
         return [b"\0" + path.read_bytes(), b"\xff" + torn(path.read_bytes(), ENTRIES)]
     events, after = played()
     if name == "journal":

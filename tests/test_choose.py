@@ -44,6 +44,20 @@ def test_a_certain_arm_is_always_drawn(arms):
         assert counts[place] == COUNT
 
 
+def test_the_first_of_a_group_has_no_more_than_its_share():
+    """With all words that there are, an arm of probability 10⁻²⁰ is never drawn, wherever it stands."""
+    p = np.random.default_rng(3).exponential(size=64)
+    p[::8] = 1e-20  # groups have eight arms
+    p /= p.sum()
+    log_probs = jnp.log(jnp.asarray(p, jnp.float32))
+    words = jnp.arange(2**23, dtype=jnp.uint32) << 9
+    arms, _ = jax.lax.map(lambda word: _choose(word, log_probs), words, batch_size=2**16)
+    counts = np.bincount(np.asarray(arms), minlength=64)
+    assert counts.shape == (64,)
+    assert not counts[::8].any()
+    np.testing.assert_allclose(counts / 2**23, p, atol=2e-6)
+
+
 def test_rare_arms_at_the_ends_of_groups_are_drawn_and_impossible_ones_are_not():
     """All but a few arms have no probability, in an order that leaves whole groups without any."""
     p = np.zeros(400)

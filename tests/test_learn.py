@@ -125,8 +125,8 @@ def test_a_gradient_that_is_not_finite_stops_with_the_last_good_parameters():
     learned = learn(Fragile(), SMALL, **QUICK)
     assert "sum to nan, not to 1, in round 1 of instance 0, in iteration 2" in learned.stopped
     assert np.isfinite(learned.params["w"]).all()
-    assert np.abs(learned.params["w"]).sum() > 0
     assert len(learned.history["regret"]) == 2
+    assert np.isfinite(evaluate(learned, SMALL, instances=100).rows[0].regret.mean)
 
 
 def test_where_there_is_nothing_to_learn_it_says_so():

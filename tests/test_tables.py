@@ -2,6 +2,8 @@
 
 import contextlib
 import io
+import subprocess
+import sys
 import zipfile
 
 import jax
@@ -261,6 +263,25 @@ def test_a_parquet_file_that_ends_its_reader_is_refused(tmp_path, table, monkeyp
     monkeypatch.setattr(parquet, "SECONDS", 0.5 if "while" in trial else 60)
     with pytest.raises(InputError, match=says):
         tables.read_table(tmp_path / "t.parquet")
+
+
+def test_reading_parquet_runs_nothing_that_lies_beside_it(tmp_path, table, monkeypatch):
+    frame_of(table).write_parquet(tmp_path / "t.parquet")
+    (tmp_path / "polars.py").write_text("raise SystemExit('run')")
+    monkeypatch.chdir(tmp_path)
+    np.testing.assert_array_equal(tables.read_table(tmp_path / "t.parquet"), table)
+
+
+def test_parquet_is_read_under_a_limit_that_can_not_be_raised(tmp_path, table):
+    frame_of(table).write_parquet(tmp_path / "t.parquet")
+    code = (
+        "import resource, sys, pathlib; from gradband import tables;"
+        "resource.setrlimit(resource.RLIMIT_AS, (16 << 30,) * 2);"
+        "print(tables.read_table(pathlib.Path(sys.argv[1])).shape)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "t.parquet")]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.stdout.strip() == str(table.shape), ran.stderr
 
 
 def test_file_that_is_no_parquet_is_refused(tmp_path):

@@ -268,7 +268,8 @@ def in_numbers(situation: "Situation") -> dict[str, Any]:
         }
         for row in situation.table.rows
     ]
-    return {"situation": situation.name, "policies": rows}
+    count = len(situation.table.rows[0].rewards)
+    return {"situation": situation.name, "instances": count, "policies": rows}
 
 
 def show_gain(situations: "list[Situation]") -> None:
