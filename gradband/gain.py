@@ -94,7 +94,8 @@ def measure(
         count = instances if name in PRECISE else max(2, instances // 4)
         how: dict[str, Any] = {"instances": count, "seed": seed, "progress": tell}
         how |= {"devices": devices, "memory": memory}
-        drawn = priors.Drawn.of(prior, count, random.stream(random.root(seed), "prior"))
+        # As many are drawn for all, so that what plays on them is compiled once.
+        drawn = priors.Drawn.of(prior, instances, random.stream(random.root(seed), "prior"))
         table = evaluation.evaluate(policies, problem.replace(prior=drawn), **how)
         found.append(Situation(name, problem.horizon, table))
     return found
