@@ -61,7 +61,15 @@ class TooMuch(Reward):
         return jnp.where(self.nan, jnp.nan, 1 + mean)
 
 
-@pytest.mark.parametrize(("factor", "total"), [(np.nan, "nan"), (1.1, "1.1"), (np.inf, "inf"), (0.0, "0")])
+@pytest.mark.parametrize(
+    ("factor", "total"),
+    [
+        (np.nan, "nan"),
+        (1.1, "1.1"),
+        pytest.param(np.inf, "inf", marks=pytest.mark.slow),
+        pytest.param(0.0, "0", marks=pytest.mark.slow),
+    ],
+)
 def test_probabilities_that_do_not_sum_to_one(factor, total):
     """Both arms have at most five pulls after nine rounds: the fault comes in round 6 to 10."""
     says = rf"^the probabilities of wrong sum to {total}, not to 1, in round ([6-9]|10) of instance 0$"

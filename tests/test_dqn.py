@@ -108,7 +108,7 @@ def test_errors_are_those_of_q_learning(example):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("huber", [1.0, 0.2, 100.0])
+@pytest.mark.parametrize("huber", [pytest.param(1.0, marks=pytest.mark.slow), 0.2, 100.0])
 def test_an_update_is_a_step_of_adam_on_the_huber_loss(example, huber):
     """Backpropagation by hand; Adam's first step is α g / (|g| + ε)."""
     policy, params, target, seen, after = example
@@ -178,7 +178,11 @@ STABLE = Settings(huber=100.0)
 
 
 @pytest.mark.parametrize(
-    ("means", "most"), [([[0.9, 0.1], [0.9, 0.1]], 0.1), ([[0.9, 0.1], [0.1, 0.9]], 1)], ids=["one", "two"]
+    ("means", "most"),
+    [
+        pytest.param([[0.9, 0.1], [0.9, 0.1]], 0.1, marks=pytest.mark.slow, id="one"),
+        pytest.param([[0.9, 0.1], [0.1, 0.9]], 1, id="two"),
+    ],
 )
 def test_it_learns_what_is_easy(means, most):
     """Uniform has a regret of 8. With two instances the first pull is a guess, and .6 can't be avoided."""

@@ -477,7 +477,7 @@ def test_policy_is_no_checkpoint(path):
 # The package.
 
 
-@pytest.mark.parametrize("first", ["annealed", "gradband.learning"])
+@pytest.mark.parametrize("first", [pytest.param("annealed", marks=pytest.mark.slow), "gradband.learning"])
 def test_functions_are_not_hidden_by_modules_of_the_same_name(first):
     """Whatever was used first: a submodule, once imported, is an attribute of its package."""
     use = f"import {first}" if "." in first else f"gb.{first}"

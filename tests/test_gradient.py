@@ -215,7 +215,7 @@ class Linear(Counting):
         return jax.nn.log_softmax(scores + params["bias"])
 
 
-@pytest.mark.parametrize("features", [3, 40])
+@pytest.mark.parametrize("features", [pytest.param(3, marks=pytest.mark.slow), 40])
 def test_a_policy_of_ones_own_in_either_mode(features):
     """With few parameters forward mode, with many reverse: both agree with enumeration."""
     policy = Linear(features=features)

@@ -83,6 +83,7 @@ def test_a_reference_must_play_the_problem():
         gb.learn(LSTM(), PROBLEM, imitate=other)
 
 
+@pytest.mark.slow
 def test_a_warm_start_survives_an_interruption(tmp_path):
     """Its stages are of different lengths."""
     warm = recipes.Recipe("warm", iterations=4, batch=40, optimizer=STEPS)

@@ -83,6 +83,7 @@ def test_reward_and_regret_agree_with_enumeration():
     assert_z(row.regret.mean, row.regret.se, 4 * 0.75 - exact)
 
 
+@pytest.mark.slow
 def test_bernoulli_rounding_keeps_the_mean():
     """Thompson sampling hears 0 or 1; the rewards it gains are those of the beta arms."""
     row = evaluate([ThompsonSampling()], problems.named("beta-10", arms=2, horizon=30), instances=50_000)

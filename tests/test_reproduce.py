@@ -186,6 +186,7 @@ def test_all_panels_files_and_rows_are_there(whole):
     assert {row["what"] for row in table} >= {"curve", "run", "line", "end of run", "paper", "ours"}
 
 
+@pytest.mark.slow
 def test_nothing_is_done_twice(small, whole, tmp_path):
     out = tmp_path / "copy"
     shutil.copytree(whole[0], out)
@@ -387,6 +388,7 @@ def test_the_command_beside_a_number_gives_that_number(unit, find, tmp_path, mon
     assert find(printed) == done.get("regret", done.get("gradient"))
 
 
+@pytest.mark.slow
 def test_openings_are_no_better_than_the_optimum():
     desk, there = work.Desk(lambda *_: None, Path()), {"name": "distractors", "arms": 3}
     regrets = [work.opening(desk, there | {"horizon": 40}, arm)["regret"] for arm in (1, 2, 3)]

@@ -137,7 +137,7 @@ def test_every_draw_has_bits_of_its_own(monkeypatch):
     assert drawn.size - np.unique(drawn).size <= 6
 
 
-@pytest.mark.parametrize("size", [2, 100, 2048])
+@pytest.mark.parametrize("size", [100, *(pytest.param(size, marks=pytest.mark.slow) for size in (2, 2048))])
 def test_evaluation_in_chunks_of_any_size(monkeypatch, size):
     """But for a single instance, which is compiled to other code, and which nobody can ask for."""
     usual = regrets(devices=1)
