@@ -13,10 +13,10 @@ import numpy as np
 
 from gradband.errors import number
 from gradband.plain.base import LEAST, MOST, Believing, Memory
+from gradband.solvers.levels import levels_of
 
 NODES = 10  # in a panel
 PANELS = 11  # on each side of a posterior's mode
-LEVELS = 96  # of the hierarchical prior's level
 AT_ONCE = 1 << 20  # numbers that are computed at a time
 RARE = 1e-12  # levels that are less likely than this change nothing
 
@@ -106,17 +106,6 @@ class HierarchicalTS(Believing):
             if weight > RARE:
                 p += weight * best_probabilities(up + ones, down + zeros)
         return p / p.sum()
-
-
-@functools.cache
-def levels_of(a: float, b: float) -> tuple[np.ndarray, np.ndarray]:
-    """Levels [G] of a Beta(a, b) prior, even in their logits, and the logarithms of their probabilities."""
-    middle = math.log(a / b)
-    reach = 5 * math.sqrt(1 / a + 1 / b)  # roughly five standard deviations of the logit
-    logits = np.linspace(max(middle - reach, -15.0), min(middle + reach, 15.0), LEVELS)
-    levels = 1 / (1 + np.exp(-logits))
-    log_prior = a * np.log(levels) + b * np.log1p(-levels)
-    return levels, log_prior - log_prior.max()
 
 
 def lgamma(x: np.ndarray) -> np.ndarray:

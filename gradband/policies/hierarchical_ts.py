@@ -9,9 +9,9 @@ from jax.scipy.special import gammaln
 
 from gradband import random
 from gradband.errors import positive
-from gradband.plain.thompson import LEVELS, levels_of
 from gradband.policies.base import Believing, Counts, Params
 from gradband.policies.thompson import draws_for, shared_out
+from gradband.solvers.levels import LEVELS, levels_of
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
