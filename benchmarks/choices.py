@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 import gradband as gb
 from gradband import blocks, random, rollout
-from gradband.gradient import compute
+from gradband.gradient import compute, work
 
 
 def by_vmap(function, batch, batched):
@@ -56,7 +56,7 @@ how, on = gb.Estimator(), blocks.workers()
 
 
 def gradient():
-    return compute(policy, problem, policy.init(None), random.root(0), 0, 1000, how, on)
+    return compute(work(policy, problem, policy.init(None), random.root(0), 0, 1000, how), on)
 
 
 gradient()

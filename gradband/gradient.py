@@ -125,51 +125,22 @@ def estimate(
     key = random.root(seed)
     params = bound.init(random.stream(key, "init")) if params is None else bound.as_params(params)
     on = blocks.workers(devices, memory)
-    run = partial(compute, bound, jax.device_put(problem), params, key, instances=instances, how=how, on=on)
+    task = jax.device_put(problem)
+
+    def run(batch: int, learned: Critic | None = None) -> Estimate:
+        return compute(work(bound, task, params, key, batch, instances, how, learned=learned), on)
+
     blank = Critic.blank(how.baseline, problem.rounds)
     if blank is None:
-        found = run(batch=0)
+        found = run(0)
     else:
-        first = run(batch=1, learned=blank)  # by instances of its own
+        first = run(1, blank)  # by instances of its own
         assert first.moments is not None
-        found = run(batch=0, learned=blank.after(first.moments))
+        found = run(0, blank.after(first.moments))
         found = dataclasses.replace(found, fault=first.fault or found.fault)
     if found.fault:
         raise InputError(found.fault)
     return found
-
-
-def compute(
-    policy: Policy,
-    problem: Problem,
-    params: Params,
-    key: Array,
-    batch: int,
-    instances: int,
-    how: Estimator,
-    on: blocks.Workers,
-    temperature: float | None = None,
-    entropy: float | None = None,
-    learned: Critic | None = None,
-) -> Estimate:
-    """`estimate` for a bound policy and checked input, on the key's batch of this number.
-
-    With an `entropy` β, the gradient of β Σ_t H(p_t) along the rollouts is added to it.
-    """
-    todo = work(policy, problem, params, key, batch, instances, how, temperature, entropy, learned)
-    size, few = todo.size, _few(params)
-    results = blocks.map_blocks(todo, on)
-    taught = (
-        None if learned is None else np.array([moments for _, _, moments in results], np.float64).sum(0)
-    )
-    regret = blocks.join([regret for _, regret, _ in results], instances)
-    fault = diagnosis.fault(policy, problem, params, key, regret, how.runs or 1, temperature, batch)
-    if not few:
-        found = from_blocks([result[:2] for result in results], instances, size)
-        return dataclasses.replace(found, moments=taught, fault=fault)
-    each = blocks.join([gradients for gradients, _, _ in results], instances)
-    mean, spread = each.mean(1), each.std(1, ddof=1) if instances > 1 else np.nan * each[:, 0]
-    return Estimate(mean, spread / np.sqrt(instances), spread, each, regret, taught, fault)
 
 
 def work(
@@ -184,7 +155,10 @@ def work(
     entropy: float | None = None,
     learned: Critic | None = None,
 ) -> blocks.Work:
-    """What `compute` does in blocks."""
+    """The gradient of a bound policy, for checked input, on the key's batch of this number.
+
+    With an `entropy` β, the gradient of β Σ_t H(p_t) along the rollouts is added to it.
+    """
     tau, beta = (None if each is None else np.float32(each) for each in (temperature, entropy))
     few = _few(params)
     kept = blocks.kept_block_size(how.runs or 1, problem.rounds)
@@ -192,6 +166,24 @@ def work(
     weights = None if learned is None else learned.weights
     operands = problem, params, key, np.uint32(batch), np.int32(instances), tau, beta, weights
     return blocks.Work(_differentiate, (policy.compiled(), how, size, few), operands, instances, size)
+
+
+def compute(todo: blocks.Work, on: blocks.Workers) -> Estimate:
+    """The estimate from the blocks of `work`."""
+    policy, how, size, few = todo.settings
+    problem, params, key, batch, _, tau, _, weights = todo.operands
+    instances, results = todo.instances, blocks.map_blocks(todo, on)
+    taught = None
+    if weights is not None:
+        taught = np.array([moments for _, _, moments in results], np.float64).sum(0)
+    regret = blocks.join([regret for _, regret, _ in results], instances)
+    fault = diagnosis.fault(policy, problem, params, key, regret, how.runs or 1, tau, batch)
+    if not few:
+        found = from_blocks([result[:2] for result in results], instances, size)
+        return dataclasses.replace(found, moments=taught, fault=fault)
+    each = blocks.join([gradients for gradients, _, _ in results], instances)
+    mean, spread = each.mean(1), each.std(1, ddof=1) if instances > 1 else np.nan * each[:, 0]
+    return Estimate(mean, spread / np.sqrt(instances), spread, each, regret, taught, fault)
 
 
 def _few(params: Params) -> bool:

@@ -22,23 +22,6 @@ from gradband.policies import Params, Policy
 from gradband.problems import Problem
 
 
-def compute(
-    policy: Policy,
-    problem: Problem,
-    params: Params,
-    key: Array,
-    batch: int,
-    instances: int,
-    reference: tuple[Policy, Params],
-    on: blocks.Workers,
-) -> Estimate:
-    """The gradient of agreement for bound policies, on the key's batch of this number."""
-    todo = work(policy, problem, params, key, batch, instances, reference)
-    found = from_blocks(blocks.map_blocks(todo, on), instances, todo.size)
-    fault = diagnosis.fault(policy, problem, params, key, found.regrets, batch=batch)
-    return dataclasses.replace(found, fault=fault)
-
-
 def work(
     policy: Policy,
     problem: Problem,
@@ -48,11 +31,20 @@ def work(
     instances: int,
     reference: tuple[Policy, Params],
 ) -> blocks.Work:
-    """What `compute` does in blocks."""
+    """The gradient of agreement for bound policies, on the key's batch of this number."""
     size = blocks.kept_block_size(1, problem.horizon)
     settings = policy.compiled(), reference[0].compiled(), size
     operands = problem, params, reference[1], key, np.uint32(batch), np.int32(instances)
     return blocks.Work(_differentiate, settings, operands, instances, size)
+
+
+def compute(todo: blocks.Work, on: blocks.Workers) -> Estimate:
+    """The estimate from the blocks of `work`."""
+    policy, *_ = todo.settings
+    problem, params, _, key, batch, _ = todo.operands
+    found = from_blocks(blocks.map_blocks(todo, on), todo.instances, todo.size)
+    fault = diagnosis.fault(policy, problem, params, key, found.regrets, batch=batch)
+    return dataclasses.replace(found, fault=fault)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))

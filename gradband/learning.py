@@ -221,8 +221,8 @@ class Stage:
     recipe: Recipe
     iterations: int
     batch: int
-    estimate: Callable[..., Estimate]
     work: Callable[..., blocks.Work]
+    compute: Callable[[blocks.Work], Estimate]
     critic: Critic | None = None
 
 
@@ -237,10 +237,9 @@ def _gradband(
 ) -> Stage:
     """Ascent on the Bayes reward."""
     task = jax.device_put(problem)  # once: a reward table may be large
-    estimate = partial(gradient.compute, policy, task, instances=batch, how=how, on=on)
     blank = Critic.blank(how.baseline, problem.rounds)
     work = partial(gradient.work, policy, task, instances=batch, how=how, learned=blank)
-    return Stage(policy, recipe, iterations, batch, estimate, work, blank)
+    return Stage(policy, recipe, iterations, batch, work, partial(gradient.compute, on=on), blank)
 
 
 def _imitation(
@@ -258,15 +257,12 @@ def _imitation(
     given = reference.init(jax.random.key(0)) if isinstance(imitate, Policy) else imitate.params
     pair = reference, reference.as_params(given)
     task = jax.device_put(problem)
-    fixed: dict[str, Any] = {"policy": policy, "problem": task, "instances": batch, "reference": pair}
-
-    def estimate(params: Params, key: Any, batch: int, **others: Any) -> Estimate:
-        return imitation.compute(params=params, key=key, batch=batch, on=on, **fixed)
+    instances = batch
 
     def work(params: Params, key: Any, batch: int, **others: Any) -> blocks.Work:
-        return imitation.work(params=params, key=key, batch=batch, **fixed)
+        return imitation.work(policy, task, params, key, batch, instances, pair)
 
-    return Stage(policy, recipe, iterations, batch, estimate, work)
+    return Stage(policy, recipe, iterations, batch, work, partial(imitation.compute, on=on))
 
 
 def _controls(
@@ -289,9 +285,7 @@ def _ascend(
     """The iterations of one stage, from where the run is: Algorithm 1."""
     horizon, iterations, alpha = stage.policy.horizon, stage.iterations, 1.0
     if steps.optimizer is PLAIN:
-        first = stage.estimate(
-            params=run.stage_start, key=key, batch=0, temperature=None, learned=stage.critic
-        )
+        first = stage.compute(stage.work(params=run.stage_start, key=key, batch=0, learned=stage.critic))
         c = steps.bound_on_norm(run.stage_start, first)
         if first.fault or not 0 < c < math.inf:
             zero = "zero on the whole batch: there is nothing to learn, or the batch is too small"
@@ -302,7 +296,7 @@ def _ascend(
     while run.iteration < iterations and not run.stopped:
         i = run.iteration + 1
         controls = _controls(stage, i, temperature)
-        found = stage.estimate(params=run.params, key=key, batch=i, learned=run.critic, **controls)
-        run.take(found, steps, alpha, horizon)
+        work = stage.work(params=run.params, key=key, batch=i, learned=run.critic, **controls)
+        run.take(stage.compute(work), steps, alpha, horizon)
         seen = (float(run.history[name][-1]) for name in ("norm", "regret", "regret_se"))
         yield Step(i, iterations, horizon, run.params, *seen)

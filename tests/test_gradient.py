@@ -12,7 +12,7 @@ from conftest import assert_z
 from gradband import blocks, priors, problems, random, rewards
 from gradband.errors import InputError
 from gradband.exact import by_enumeration
-from gradband.gradient import Estimator, compute, estimate
+from gradband.gradient import Estimator, compute, estimate, work
 from gradband.policies import (
     Boltzmann,
     Counting,
@@ -149,8 +149,8 @@ class Flattened(SoftElim):
 def test_a_temperature_flattens_the_policy():
     policy = SoftElim(theta=0.3).bind(2, 5)
     exact = float(by_enumeration(Flattened(theta=0.3), SMALL).gradient["theta"])
-    settings = policy.init(None), random.root(0), 0, MANY, Estimator(), blocks.workers()
-    found = compute(policy, SMALL, *settings, temperature=3.0)
+    settings = policy.init(None), random.root(0), 0, MANY, Estimator()
+    found = compute(work(policy, SMALL, *settings, temperature=3.0), blocks.workers())
     assert_z(found.mean[0], found.se[0], exact)
     assert abs(exact - float(by_enumeration(policy, SMALL).gradient["theta"])) > 5 * found.se[0]
 

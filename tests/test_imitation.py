@@ -20,9 +20,8 @@ STEPS = partial(recipes.clipped_adam, rate=0.01)
 def agreement_gradient(theta, reference, instances=4000):
     policy = SoftElim(theta=theta).bind(2, 20)
     params = policy.init(jax.random.key(0))
-    return imitation.compute(
-        policy, PROBLEM, params, random.root(1), 0, instances, reference, blocks.workers(1)
-    )
+    work = imitation.work(policy, PROBLEM, params, random.root(1), 0, instances, reference)
+    return imitation.compute(work, blocks.workers(1))
 
 
 def test_a_policy_agrees_best_with_itself():
@@ -51,9 +50,8 @@ def test_agreement_has_the_slope_that_enumeration_gives():
             total += weight * float(wanted @ slope) / horizon
     params = policy.init(jax.random.key(0))
     reference = (other, other.init(jax.random.key(0)))
-    found = imitation.compute(
-        policy, problem, params, random.root(1), 0, 20_000, reference, blocks.workers()
-    )
+    work = imitation.work(policy, problem, params, random.root(1), 0, 20_000, reference)
+    found = imitation.compute(work, blocks.workers())
     assert abs(found.mean[0] - total) < 5 * found.se[0]
 
 
