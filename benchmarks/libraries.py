@@ -14,9 +14,15 @@ from collections.abc import Callable
 from typing import Any
 
 PACKAGES = {
-    "river": ("river",),
-    "smpybandits": ("SMPyBandits", "numpy<2", "scipy<1.14", "matplotlib", "setuptools<81"),
-    "mabwiser": ("mabwiser",),
+    "river": ("river==0.26.1",),
+    "smpybandits": (
+        "SMPyBandits==0.9.7",
+        "numpy==1.26.4",
+        "scipy==1.13.1",
+        "matplotlib==3.11.2",
+        "setuptools<81",
+    ),
+    "mabwiser": ("mabwiser==2.7.4",),
 }
 """what pip installs for each of them"""
 Player = tuple[Callable[[], int], Callable[[int, int], Any]]

@@ -48,14 +48,15 @@ def environment(name: str, *packages: str) -> str | None:
     home = cache.folder(name)
     if home is None:
         return None
-    python = home / "bin" / "python"
-    if not (home / "ready").exists():
+    python, ready = home / "bin" / "python", home / "ready"
+    wanted = "\n".join(packages)
+    if not ready.exists() or ready.read_text() != wanted:
         print(f"installing {', '.join(packages)} into {home}", file=sys.stderr)
         try:
-            subprocess.run([sys.executable, "-m", "venv", str(home)], check=True)
+            subprocess.run([sys.executable, "-m", "venv", "--clear", str(home)], check=True)
             install = [str(python), "-m", "pip", "install", "-q", *packages]
             subprocess.run(install, check=True, stdout=sys.stderr)
-            (home / "ready").touch()
+            ready.write_text(wanted)
         except subprocess.CalledProcessError:
             print(f"{name} can't be installed: its rows are left out", file=sys.stderr)
             return None
@@ -63,4 +64,4 @@ def environment(name: str, *packages: str) -> str | None:
 
 
 def torch_python() -> str | None:
-    return environment("torch", "torch==2.13.0", "numpy")
+    return environment("torch", "torch==2.13.0", "numpy==2.4.6")

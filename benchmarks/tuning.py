@@ -20,7 +20,7 @@ INSTANCES = 1000
 def optuna_rows(seeds: int) -> list[Row]:
     import gradband as gb
 
-    python = environment("optuna", "optuna")
+    python = environment("optuna", "optuna==5.0.0")
     if python is None:
         return []
     problem = gb.problems.named("two-point")

@@ -1,5 +1,7 @@
 """Coverage-guided fuzzing of whatever reads files: `make fuzz`, or one loader by name.
 
+Without a name all are fuzzed, as many at a time as there are cores; their words go to runs/fuzz/LOADER/log.
+
     .venv/bin/python tests/fuzz.py journal --minutes 20
 
 A finding is any exception but an `InputError`, a hang, much memory, a file opened outside the folder, a
@@ -8,7 +10,9 @@ program started. libFuzzer writes it to runs/fuzz, and `tests/fuzz.py LOADER FIL
 
 import argparse
 import resource
+import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import atheris
@@ -20,7 +24,7 @@ COMPILED = [f"gradband.solvers.{file.stem}" for file in SOLVERS]  # by Numba, wh
 with atheris.instrument_imports(include=["gradband"], exclude=COMPILED):
     from loaders import LOADERS, corpus, scratch
 
-    from gradband import parquet
+    from gradband import machine, parquet
     from gradband.errors import InputError
 
 MEMORY = 4 << 30
@@ -45,11 +49,13 @@ def watch(event, arguments):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("loader", choices=LOADERS)
+    parser.add_argument("loader", nargs="?", choices=LOADERS)
     parser.add_argument("file", nargs="?", help="play this finding again, and nothing else")
     parser.add_argument("--minutes", type=float, default=20)
     parser.add_argument("--cases", type=int, default=10_000_000)
     given = parser.parse_args()
+    if given.loader is None:
+        sys.exit(fuzz_all(["--minutes", str(given.minutes), "--cases", str(given.cases)]))
     load = LOADERS[given.loader]
     seeds = corpus(given.loader)
 
@@ -87,6 +93,23 @@ def main():
     limits += ["-rss_limit_mb=8192", "-max_len=16384", "-print_final_stats=1", f"-artifact_prefix={found}/"]
     atheris.Setup([sys.argv[0], *limits, str(known)], one)
     atheris.Fuzz()
+
+
+def fuzz_all(limits):
+    """Fuzzes each loader in a process of its own; the worst of their exit codes."""
+
+    def fuzz(loader):
+        log = Path("runs/fuzz", loader, "log")
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("w") as file:
+            command = [sys.executable, __file__, loader, *limits]
+            code = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT).returncode
+        last = [line for line in log.read_text(errors="replace").splitlines() if line.strip()][-6:]
+        print(f"{loader}: exit code {code}", *last, sep="\n    ", flush=True)
+        return abs(code)
+
+    with ThreadPoolExecutor(machine.cores()) as threads:
+        return max(threads.map(fuzz, LOADERS))
 
 
 if __name__ == "__main__":

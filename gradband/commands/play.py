@@ -70,6 +70,7 @@ def play(
                 file=sys.stderr,
             )
         if kept.events:
-            print(f"gradband: {journal}: goes on after {kept.events} events", file=sys.stderr)
+            events = "1 event" if kept.events == 1 else f"{kept.events} events"
+            print(f"gradband: {journal}: goes on after {events}", file=sys.stderr)
         player.record = kept.append
         serve(player, kept)
