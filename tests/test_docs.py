@@ -52,3 +52,23 @@ def test_problem_files_in_the_docs_are_problems(tmp_path):
         file = tmp_path / f"{i}.toml"
         file.write_text(block)
         assert problems.load(str(file)).arms == 2
+
+
+def test_the_readme_shows_what_the_first_command_prints(tmp_path):
+    """Up to rounding, which differs between machines."""
+    shown = re.search(
+        r"    two-point: 2 arms.*?The optimum has[^\n]*", (ROOT / "README.md").read_text(), re.S
+    )
+    command = [sys.executable, "-m", "gradband", "learn"]
+    printed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    printed = re.sub(r"Learned theta[^\n]*\n", "", printed[: printed.index("Files:")])
+    texts, values = zip(*(_split(text) for text in (shown[0], printed)), strict=True)
+    assert texts[0] == texts[1]
+    for mine, theirs in zip(*values, strict=True):
+        assert mine == pytest.approx(theirs, abs=1 if mine.is_integer() else 0.02)
+
+
+def _split(text):
+    """The words of a text, and the numbers in it."""
+    number = r"-?\d+(?:\.\d+)?"
+    return re.sub(number, "#", text).split(), [float(value) for value in re.findall(number, text)]
