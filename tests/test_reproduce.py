@@ -478,6 +478,12 @@ def test_two_at_work_in_a_folder_are_refused(small, tmp_path):
 def test_the_list_says_what_is_done(small, whole):
     listed = finish(start(small, whole[0], "--list"))
     assert {row["panel"]: row["units"] - row["done"] for row in listed["panels"]}["fig2b"] == 0
+    assert listed["minutes_left"] == 0
+
+
+def test_the_list_counts_once_what_panels_share(small, tmp_path):
+    listed = finish(start(small, tmp_path, "--list"))
+    assert 0 < listed["minutes_left"] < sum(row["minutes"] for row in listed["panels"])
 
 
 def test_results_of_other_settings_and_damaged_ones_are_not_taken(tmp_path, monkeypatch):

@@ -209,6 +209,7 @@ def in_words(unit: dict[str, Any]) -> str:
 def show_list(wanted: "list[Experiment]", store: "Store", profile: str, json: bool) -> None:
     """What there is, how long it takes on two cores, and how much of it is done."""
     from gradband.report import terminal
+    from gradband.reproduction.reproduction import pending
 
     rows: list[dict[str, Any]] = []
     for experiment in wanted:
@@ -225,10 +226,10 @@ def show_list(wanted: "list[Experiment]", store: "Store", profile: str, json: bo
                     "done": done,
                 }
             )
+    left = sum(minutes for _, minutes in pending(wanted, store)[0])  # what panels share is done once
     if json:
-        terminal.print_json({"profile": profile, "panels": rows})
+        terminal.print_json({"profile": profile, "minutes_left": left, "panels": rows})
         return
-    total = sum(row["minutes"] for row in rows)
     terminal.print_table(
         f"{profile} profile",
         ["panel", "title", "minutes on 2 cores", "units of work", "done"],
@@ -236,7 +237,9 @@ def show_list(wanted: "list[Experiment]", store: "Store", profile: str, json: bo
             [row["panel"], row["title"], f"{row['minutes']:g}", str(row["units"]), str(row["done"])]
             for row in rows
         ],
-        f"About {total:.0f} minutes in all; units that panels share are done once.",
+        f"About {max(1, left):.0f} minutes are left: what panels share is done once."
+        if left
+        else "All of it is done.",
         texts=2,
     )
 
