@@ -59,7 +59,7 @@ def _rows(rows: list[Row]) -> str:
     agree = sum(abs(row.z or 0) <= AGREES for row in with_z)
     body = "".join(
         f'<tr><th scope="row" class="words">{_text(row.what)}</th><td class="says">{_text(row.says)}</td>'
-        f"<td>{row.ours:.2f} ± {row.se:.2f}</td><td>{_z(row)}</td>"
+        f"<td>{_minus(f'{row.ours:.2f}')} ± {row.se:.2f}</td><td>{_z(row)}</td>"
         f'<td class="words remark">{_text(row.remark)}<details><summary>redo<span class="unseen"> '
         f"{_text(row.what)}</span></summary><code>{_text(row.redo)}</code></details></td></tr>"
         for row in rows
@@ -77,7 +77,11 @@ def _z(row: Row) -> str:
     if row.z is None:
         return "–"
     good = abs(row.z) <= AGREES
-    return f'<span class="{"good" if good else "bad"}">{row.z:+.1f}</span>'.replace("-", "−")
+    return f'<span class="{"good" if good else "bad"}">{_minus(f"{row.z:+.1f}")}</span>'
+
+
+def _minus(number: str) -> str:
+    return number.replace("-", "−")
 
 
 def _table(caption: str, columns: Iterable[str], body: str, of: str = "") -> str:
@@ -146,7 +150,7 @@ def _other(panel: Panel, found: Reproduction) -> str:
         shown = panel.evidence(results)
         body = "".join(
             f'<tr><th scope="row">{_text(row[0])}</th>'
-            + "".join(f"<td>{_text(cell)}</td>" for cell in row[1:])
+            + "".join(f"<td>{_minus(_text(cell))}</td>" for cell in row[1:])
             + "</tr>"
             for row in shown.rows
         )

@@ -89,9 +89,11 @@ def draw(axis: Any, panel: Panel, results: Results) -> None:
     axis.set_xlabel("iteration" if learning else "θ")
     axis.set_ylabel("reward gradient" if gradients else "Bayes regret")
     axis.set_title(f"({panel.name[-1]}) {panel.title}", fontsize=11)
-    axis.legend(frameon=False, fontsize=8, loc="best")
-    axis.spines[["top", "right"]].set_visible(False)
     axis.margins(x=0.01)
+    if gradients:  # curves fill the panel: names stand in a row above them
+        axis.margins(y=0.14)
+    axis.legend(frameon=False, fontsize=8, loc="best", ncols=len(curves) if gradients else 1)
+    axis.spines[["top", "right"]].set_visible(False)
 
 
 def _curve(axis: Any, curve: Series, colour: str, dotted: bool) -> None:
