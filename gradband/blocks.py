@@ -1,9 +1,9 @@
 """Work in blocks of a fixed shape, shared out among workers.
 
 A block is B instances in one compiled computation. Which instance is which depends on the seed alone,
-B on the number of arms alone, and every worker runs the same compiled code, one block at a time. So a
-result has the same bits whatever the number of workers, and of the instances only their results, a few
-numbers each, take memory.
+B on the problem, the policy and the estimator, and every worker runs the same compiled code, one block at
+a time. So a result has the same bits whatever the number of workers, and of the instances only their
+results, a few numbers each, take memory.
 """
 
 import collections

@@ -93,5 +93,7 @@ def in_a_sentence(
 
 def fail(message: str, status: int) -> None:
     if message:
-        print(f"gradband: {message}", file=sys.stderr)
+        print(f"gradband: {message}", file=sys.stderr, flush=True)
+    if others := sys.modules.get("gradband.processes"):  # if anything was computed
+        others.leave(status)
     sys.exit(status)

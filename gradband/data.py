@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import polars
 
 SIZE_LIMIT = 4 << 30  # bytes of a file
+COMPRESSED = (b"\x1f\x8b", b"\x78\x01", b"\x78\x9c", b"\x78\xda", b"\x28\xb5\x2f\xfd")  # gzip, zlib, zstd
 SHOWN = 5  # rows that an error names
 PARTS = ("fitted", "held-out")
 
@@ -125,12 +126,13 @@ def _frame(path: Path) -> "polars.DataFrame":
         import polars
     except ImportError:
         raise InputError("reading past experiments needs polars: pip install 'gradband[data]'") from None
+    begin = files.read(path, SIZE_LIMIT, only=4)
     try:
-        if path.stat().st_size > SIZE_LIMIT:
-            raise InputError(f"{path} is larger than {SIZE_LIMIT >> 30} GiB")
         if path.suffix.lower() == ".parquet":
             return parquet.read(path)
-        return polars.read_csv(path, infer_schema=False)
+        if begin.startswith(COMPRESSED):  # what Polars would unpack, however much it is
+            raise InputError(f"{path} is compressed: unpack it first")
+        return polars.read_csv(path, infer_schema=False, glob=False)
     except InputError:
         raise
     except OSError as error:
@@ -146,8 +148,8 @@ class _Rows:
     def __init__(self, frame: "polars.DataFrame", columns: Columns, counts: bool) -> None:
         self.good = np.ones(len(frame), bool)
         self.faults: dict[str, np.ndarray] = {}
-        self.experiment = self._text(frame, columns.experiment)
-        self.arm = self._text(frame, columns.arm)
+        self.experiment, _ = self._names(frame, columns.experiment)
+        self.arm, self.labels = self._names(frame, columns.arm)
         if counts:
             self.pulls = self._numbers(frame, columns.pulls)
             self.successes = self._numbers(frame, columns.successes)
@@ -170,19 +172,24 @@ class _Rows:
             self.faults[what] = np.flatnonzero(bad) + 1
             self.good &= ~bad
 
-    def _text(self, frame: "polars.DataFrame", name: str) -> np.ndarray:
+    def _names(self, frame: "polars.DataFrame", name: str) -> tuple[np.ndarray, "polars.Series"]:
+        """The place of each row's name among all names, and these in their order.
+
+        Names stay in Polars: in NumPy all would be as long as the longest.
+        """
         import polars
 
-        column = frame[name].cast(polars.String, strict=False)
+        column = _plain(frame[name], dates=True).cast(polars.String, strict=False)
         self._mark(
             f"no {name}", (column.is_null() | (column.str.strip_chars() == "")).fill_null(True).to_numpy()
         )
-        return column.fill_null("").to_numpy().astype(str)
+        column = column.fill_null("")
+        return column.rank("dense").to_numpy().astype(np.int64) - 1, column.unique().sort()
 
     def _numbers(self, frame: "polars.DataFrame", name: str) -> np.ndarray:
         import polars
 
-        column = frame[name]
+        column = _plain(frame[name])
         if column.dtype == polars.String:
             column = column.str.strip_chars()
             self._mark(f"no {name}", (column.is_null() | (column == "")).fill_null(True).to_numpy())
@@ -194,7 +201,7 @@ class _Rows:
 
     def _repeated(self) -> np.ndarray:
         """Rows whose experiment and arm an earlier row has."""
-        pairs = np.char.add(np.char.add(self.experiment, "\0"), self.arm)
+        pairs = self.experiment * len(self.labels) + self.arm
         repeated = np.ones(len(pairs), bool)
         repeated[np.unique(pairs, return_index=True)[1]] = False
         return repeated
@@ -204,6 +211,19 @@ class _Rows:
         for what, rows in self.faults.items():
             named = ", ".join(map(str, rows[:SHOWN])) + (", …" if len(rows) > SHOWN else "")
             yield f"{len(rows)} {'row has' if len(rows) == 1 else 'rows have'} {what} ({named})"
+
+
+def _plain(column: "polars.Series", dates: bool = False) -> "polars.Series":
+    """A column of text or numbers, or of dates as names; others are refused."""
+    import polars
+
+    kind = column.dtype
+    if kind in (polars.Categorical, polars.Enum):
+        return column.cast(polars.String)
+    fine = kind in (polars.String, polars.Boolean, polars.Null) or kind.is_numeric()
+    if not fine and not (dates and kind in (polars.Date, polars.Datetime, polars.Time)):
+        raise InputError(f"the column {column.name!r} must hold text or numbers, not {kind}")
+    return column
 
 
 def _grouped(table: _Rows, arms_matter: bool) -> tuple[Experiments, int]:
@@ -224,9 +244,8 @@ def _grouped(table: _Rows, arms_matter: bool) -> tuple[Experiments, int]:
         )
     several = np.flatnonzero(sizes > 1)
     kept = found.only(several)
-    return dataclasses.replace(kept, labels=tuple(labels.tolist()) if arms_matter else ()), int(
-        (sizes == 1).sum()
-    )
+    texts = tuple(table.labels.gather(labels).to_list()) if arms_matter else ()
+    return dataclasses.replace(kept, labels=texts), int((sizes == 1).sum())
 
 
 def save(path: Path, parts: dict[str, Experiments]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 LARGEST = 3.4e38  # float32 holds no more
 MOST = 2**31  # nor does a 32-bit integer
+MOST_ARMS = 1_000_000
 
 
 class InputError(ValueError):
@@ -55,6 +56,14 @@ def whole(what: str, value: Any, least: int = 1) -> int:
     if found is None or not least <= found < MOST:
         most = f" and below {MOST}" if found is not None and found >= MOST else ""
         raise InputError(f"{what} must be a whole number of at least {least}{most}, not {shown(value)}")
+    return found
+
+
+def number_of_arms(value: Any, least: int = 1) -> int:
+    """A whole number, not so large that arrays with an entry for each arm fill the memory."""
+    found = whole("arms", value, least)
+    if found > MOST_ARMS:
+        raise InputError(f"there can be at most {MOST_ARMS} arms, not {found}")
     return found
 
 

@@ -19,6 +19,7 @@ from gradband.errors import InputError
 
 VERSION = 1
 SIZE_LIMIT = 1 << 30
+MOST_AXES = 64  # of an array: as many as NumPy has
 KINDS = {
     "BOOL": "?",
     "U8": "u1",
@@ -174,15 +175,17 @@ def load(path: str | Path, kind: str) -> tuple[dict[str, np.ndarray], dict[str, 
     return parse(read(path), kind, path)
 
 
-def read(path: str | Path) -> bytes:
-    """The bytes of a file, if it is one and not too large."""
+def read(path: str | Path, most: int | None = None, only: int = -1) -> bytes:
+    """The bytes of a file, or only so many of them, if it is one and has at most so many."""
+    most = SIZE_LIMIT if most is None else most
     try:
         found = Path(path).stat()
-        if found.st_size > SIZE_LIMIT:
-            raise InputError(f"{path} is larger than {SIZE_LIMIT >> 30} GiB")
+        if found.st_size > most:
+            raise InputError(f"{path} is larger than {most >> 20} MiB")
         if not stat.S_ISREG(found.st_mode):
             raise InputError(f"can't read {path}: it is not a file")
-        return Path(path).read_bytes()
+        with Path(path).open("rb") as file:
+            return file.read(only)
     except InputError:
         raise
     except OSError as error:
@@ -255,7 +258,7 @@ def from_bytes(data: bytes) -> tuple[dict[str, np.ndarray], dict[str, str]]:
         if kind is None or not isinstance(shape, list) or not all(_is_count(size) for size in shape):
             raise NotSafetensorsError(f"{name[:80]!r} has no shape or no kind of numbers")
         stored = np.dtype(kind)
-        if begin != ends[-1] or end > len(body) or end - begin != math.prod(shape) * stored.itemsize:
+        if begin != ends[-1] or end > len(body) or _bytes(shape, stored) != end - begin:
             raise NotSafetensorsError(f"{name[:80]!r} has not as many bytes as its shape says")
         values = np.frombuffer(body[begin:end], stored).reshape(shape)
         arrays[name] = values.astype(stored.newbyteorder("="))
@@ -271,6 +274,13 @@ def _begins(item: tuple[str, Any]) -> tuple[int, int]:
     if not isinstance(offsets, list) or len(offsets) != 2 or not all(_is_count(at) for at in offsets):
         raise NotSafetensorsError(f"{item[0][:80]!r} is not an array")
     return offsets[0], offsets[1]
+
+
+def _bytes(shape: list[int], kind: np.dtype) -> int:
+    """Bytes of an array, or −1 if no file can hold it: a product of many huge numbers takes hours."""
+    if len(shape) > MOST_AXES or max(shape, default=0) > SIZE_LIMIT:
+        return -1
+    return math.prod(shape) * kind.itemsize
 
 
 def _is_count(value: Any) -> bool:

@@ -1,7 +1,7 @@
 """A journal of what a player did, which a restart reads to go on from there.
 
 One event a line, as JSON. Each line ends with a checksum of itself and of all lines before it, so that
-whatever is changed, removed or out of order is noticed. What is committed is on disk.
+whatever is changed, out of order or missing before another line is noticed. What is committed is on disk.
 """
 
 import json

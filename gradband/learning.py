@@ -15,7 +15,18 @@ import jax
 import numpy as np
 import optax
 
-from gradband import blocks, files, gradient, imitation, interruption, q_learning, random, recipes, rollout
+from gradband import (
+    blocks,
+    files,
+    gradient,
+    imitation,
+    interruption,
+    processes,
+    q_learning,
+    random,
+    recipes,
+    rollout,
+)
 from gradband._version import __version__
 from gradband.critic import Critic
 from gradband.errors import InputError, number, unknown, whole
@@ -70,12 +81,12 @@ def learn(
     iterations make the learner agree with it, and GradBand follows, each for as long as the recipe says,
     or for the given L and m. With a `checkpoint` file, `resume` goes on from it, to the same bits, after
     comparing all settings; of an optimiser of yours only its `optimizer_name` can be compared, and of a
-    policy to imitate its name.
+    temperature, an entropy or a policy to imitate its name.
 
     `memory`, such as "2GB", is a limit for the whole process: fewer blocks of a batch are computed at a
     time, with the same bits. Without it, what is free may be taken.
 
-    DQN is learned by `q_learning.train`, to which only L, m, the seed and `progress` apply.
+    DQN is learned by `q_learning.train`, to which only L, m, the seed, the memory and `progress` apply.
 
     >>> from gradband import policies, problems
     >>> problem = problems.named("two-point", horizon=20)
@@ -115,7 +126,7 @@ def learn(
     length, many = size(plan)
     if isinstance(policy, DQN):
         return q_learning.train(
-            policy, problem, iterations=length, batch=many, seed=seed, progress=progress
+            policy, problem, iterations=length, batch=many, seed=seed, memory=memory, progress=progress
         )
     temperature = temperature or plan.temperature
     how = plan.estimate(problem) if estimator is None else as_estimator(estimator)
@@ -190,13 +201,15 @@ def learn(
                 if progress:
                     progress(dataclasses.replace(step, iteration=before + step.iteration, iterations=total))
                 last = step.iteration == stage.iterations
-                if step.iteration % checkpoint_every == 0 or last or watch.asked:
+                asked = processes.agreed(watch.asked)
+                if step.iteration % checkpoint_every == 0 or last or asked:
                     run.save()
-                if watch.asked:
+                if asked:
+                    keeper = run.checkpoint if processes.first() else "the first process"
                     raise interruption.Interrupted(
                         f"interrupted after iteration {before + step.iteration} of {total}, which "
-                        f"{run.checkpoint} keeps: resume goes on from there",
-                        watch.asked,
+                        f"{keeper} keeps: resume goes on from there",
+                        asked,
                     )
     about["training"]["seconds"] = round(time.perf_counter() - began, 3)
     history = {name: np.asarray(run.history[name], np.float32) for name in HISTORY}

@@ -58,9 +58,9 @@ def fits(needed: int, free: int | None) -> bool:
     return free is None or needed <= 0.9 * free
 
 
-def require(needed: int, what: str, hint: str) -> None:
-    """Refuses work that needs more memory than there is, before any is taken."""
-    free = free_memory()
+def require(needed: int, what: str, hint: str, most: int | None = None) -> None:
+    """Refuses work that needs more memory than is free, or than `most`, before any is taken."""
+    free = free_memory() if most is None else most
     if free is not None and not fits(needed, free):
         raise InputError(
             f"{what} needs {in_bytes(needed)} of memory, and {in_bytes(free)} are free: {hint}"

@@ -25,7 +25,7 @@ except (ImportError, OSError, ValueError):  # not on Windows, nor on every Unix
     pass
 import polars
 try:
-    polars.read_parquet(sys.argv[2], columns=sys.argv[3:] or None)
+    polars.read_parquet(sys.argv[2], columns=sys.argv[3:] or None, glob=False)
 except BaseException as error:
     sys.exit(str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__)
 """
@@ -49,4 +49,4 @@ def read(path: Path, columns: list[str] | None = None) -> "polars.DataFrame":
         reason = "reading it ends the program that does" if ended else tried.stderr.strip().splitlines()[-1]
         wanted = f" with the columns {', '.join(columns)}" if columns else ""
         raise InputError(f"{path.name} must be a Parquet file{wanted}: {reason}")
-    return polars.read_parquet(path, columns=columns)
+    return polars.read_parquet(path, columns=columns, glob=False)

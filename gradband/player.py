@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from gradband import plain, recorded
-from gradband.errors import InputError, shown, whole
+from gradband.errors import MOST_ARMS, InputError, shown, whole
 from gradband.plain.base import certain
 
 Event = dict[str, Any]
@@ -185,8 +185,8 @@ class Player:
             return int(arm)
         if arm not in (None, self.arms_ever):
             raise InputError(f"the next arm has the number {self.arms_ever}, not {shown(arm)}")
-        if self.arms_ever >= plain.MOST_ARMS:
-            raise InputError(f"there can be at most {plain.MOST_ARMS} arms")
+        if self.arms_ever >= MOST_ARMS:
+            raise InputError(f"there can be at most {MOST_ARMS} arms")
         self.apply({"op": "add", "arm": self.arms_ever})
         return self.arms_ever - 1
 

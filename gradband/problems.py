@@ -8,12 +8,13 @@ from typing import Any
 
 from jax import Array
 
-from gradband import data, priors, random, rewards
-from gradband.errors import InputError, shown, unknown, whole
+from gradband import data, files, priors, random, rewards
+from gradband.errors import InputError, number_of_arms, shown, unknown, whole
 from gradband.priors import Instance, Prior
 from gradband.pytrees import pytree
 from gradband.tables import read_table
 
+LARGEST_FILE = 1 << 24  # bytes of a problem file
 NOISES = ("shared", "independent")
 KINDS = ("finite", "beta", "gaussian", "hierarchical", "mixture", "resampled", "table")
 
@@ -150,7 +151,7 @@ def named(name: str, arms: int | None = None, horizon: int | None = None) -> Pro
     if name not in NAMED:
         raise unknown("problem", name, NAMED)
     make, usual = NAMED[name]
-    prior = make() if arms is None else make(whole("arms", arms))
+    prior = make() if arms is None else make(number_of_arms(arms))
     return Problem(prior, usual if horizon is None else horizon, name=name)
 
 
@@ -162,13 +163,9 @@ def load(source: str, arms: int | None = None, horizon: int | None = None) -> Pr
             raise unknown("problem", source, [*NAMED, "FILE.toml"])
         return named(source, arms, horizon)
     try:
-        if path.stat().st_size > 1 << 24:
-            raise InputError(f"{path} is too large for a problem file")
-        given = tomllib.loads(path.read_text(encoding="utf-8"))
+        given = tomllib.loads(files.read(path, LARGEST_FILE).decode("utf-8"))
     except InputError:
         raise
-    except OSError as error:
-        raise InputError(f"can't read {path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not valid TOML: {error}") from None
     try:
@@ -186,7 +183,7 @@ def fit_of(source: str) -> tuple[dict[str, Any], Path] | None:
     path = Path(source)
     if path.suffix != ".toml":
         return None
-    fit = tomllib.loads(path.read_text(encoding="utf-8")).get("fit")
+    fit = tomllib.loads(files.read(path, LARGEST_FILE).decode("utf-8")).get("fit")
     if fit is None or (isinstance(fit, dict) and fit.get("chosen") == "by arm"):
         return None
     if not isinstance(fit, dict) or not isinstance(fit.get("others"), list):
@@ -216,7 +213,7 @@ def parse(given: dict[str, Any], folder: Path | None = None, arms: int | None = 
     if arms is not None:
         if kind in ("finite", "table"):
             raise InputError(f"the number of arms of a {kind} prior is fixed by its entries")
-        prior["arms"] = whole("arms", arms)
+        prior["arms"] = number_of_arms(arms)
     pays = {"rewards": _reward(given["rewards"])} if "rewards" in given else {}
     name = given.get("name", "")
     if not isinstance(name, str):
@@ -247,20 +244,25 @@ def _prior(kind: str, given: dict[str, Any], pays: dict[str, Any], folder: Path 
         _keys("prior.", given, required=("arms", "weights", "a", "b"))
         return priors.Mixture(**given, **pays)
     if kind == "resampled":
-        _keys("prior.", given, required=("arms", "file"), optional=("part",))
+        _keys("prior.", given, required=("arms", "file"), optional=("part", "checksum"))
         part = given.get("part", "fitted")
         found = data.load(_beside(given["file"], folder), part)
-        return priors.Resampled(given["arms"], **found, file=given["file"], part=part, **pays)
+        past = priors.Resampled(given["arms"], **found, file=given["file"], part=part, **pays)
+        return _unchanged(past, given)
     _keys("prior.", given, required=("file",), optional=("held_out", "checksum"))
     if pays:
         raise InputError("a table prior holds its own rewards: remove [rewards]")
-    file, path = given["file"], _beside(given["file"], folder)
-    table = priors.Table(read_table(path), given.get("held_out", 0.2), file=file)
-    if given.get("checksum", table.checksum) != table.checksum:
+    table = read_table(_beside(given["file"], folder))
+    return _unchanged(priors.Table(table, given.get("held_out", 0.2), file=given["file"]), given)
+
+
+def _unchanged(prior: priors.Table | priors.Resampled, given: dict[str, Any]) -> Prior:
+    """The prior, if it has the checksum that is given, or none is."""
+    if given.get("checksum", prior.checksum) != prior.checksum:
         raise InputError(
-            f"{file} has changed: its checksum is {table.checksum}, not {shown(given['checksum'])}"
+            f"{prior.file} has changed: its checksum is {prior.checksum}, not {shown(given['checksum'])}"
         )
-    return table
+    return prior
 
 
 def _beside(file: Any, folder: Path | None) -> Path:

@@ -23,6 +23,7 @@ from gradband.errors import InputError, OthersEndedError, whole
 HEARTBEAT = 10  # seconds without a sign of life after which a process counts as dead
 PATIENCE = 120  # seconds to wait for the others at the start
 SILENCE = 6  # seconds of waiting for another process after which that is said
+FAREWELL = 5  # seconds that a process that fails waits for the others to fail too
 
 
 def connect(coordinator: str | None = None, count: int | None = None, rank: int | None = None) -> None:
@@ -41,6 +42,7 @@ def connect(coordinator: str | None = None, count: int | None = None, rank: int 
         if whole("process-id", rank, least=0) >= whole("processes", count):
             raise InputError(f"process-id must be below the number of processes, {count}, not {rank}")
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    jax.config.update("jax_enable_preemption_service", False)  # SIGTERM is ours
     try:
         jax.distributed.initialize(
             coordinator,
@@ -96,6 +98,18 @@ def _watch() -> None:
             )
 
 
+def leave(status: int) -> None:
+    """Sees to it that a process that failed ends soon.
+
+    In an orderly end JAX waits for the other processes, which is right if they fail for the same reason,
+    and would take minutes if they wait for this one.
+    """
+    if jax.distributed.is_initialized():
+        timer = threading.Timer(FAREWELL, os._exit, (status,))
+        timer.daemon = True
+        timer.start()
+
+
 def count() -> int:
     """How many processes there are."""
     return jax.process_count()
@@ -118,12 +132,15 @@ def gathered(results: list[Any], like: Any, blocks: int) -> list[Any]:
     """
     leaves, tree = jax.tree.flatten(like)
     sizes = [leaf.size * leaf.dtype.itemsize for leaf in leaves]
-    most = -(-blocks // count())  # whoever has a block less fills up with zeros
-    buffer = np.zeros((most, sum(sizes)), np.uint8)
-    for row, result in zip(buffer, results, strict=False):
+    shape = -(-blocks // count()), sum(sizes)  # whoever has a block less fills up with zeros
+    buffer = np.zeros(math.prod(shape) + 1, np.uint8)
+    buffer[-1] = _asked["here"]
+    for row, result in zip(buffer[:-1].reshape(shape), results, strict=False):
         data = b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(result))
         row[:] = np.frombuffer(data, np.uint8)
-    rows = _collected(buffer)
+    found = _collected(buffer)
+    _asked["anywhere"] = int(found[:, -1].max())
+    rows = found[:, :-1].reshape(count(), *shape)
     ends = np.cumsum(sizes)[:-1]
 
     def unpacked(row: np.ndarray) -> Any:
@@ -134,6 +151,21 @@ def gathered(results: list[Any], like: Any, blocks: int) -> list[Any]:
         )
 
     return [unpacked(rows[block % count(), block // count()].copy()) for block in range(blocks)]
+
+
+_asked = {"here": 0, "anywhere": 0}
+"""the signal to stop that this process was sent, and the one that all know of: results carry it along"""
+
+
+def agreed(signal: int) -> int:
+    """The signal to stop, once all processes know of it, so that all leave after the same iteration.
+
+    What one was sent the others hear of with the next results.
+    """
+    if count() == 1:
+        return signal
+    _asked["here"] = 0 if _asked["anywhere"] else signal
+    return _asked["anywhere"]
 
 
 def shared(data: bytes) -> bytes:

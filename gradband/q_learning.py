@@ -25,6 +25,7 @@ from gradband import machine, random, rollout
 from gradband._version import __version__
 from gradband.errors import number, positive, whole
 from gradband.learned import Learned
+from gradband.memory import budget
 from gradband.policies import DQN, Counts, Params
 from gradband.problems import Problem
 from gradband.pytrees import pick
@@ -125,6 +126,7 @@ def train(
     batch: int = 1000,
     settings: Settings = USUAL,
     seed: int = 0,
+    memory: int | str | None = None,
     progress: Callable[[Step], None] | None = None,
 ) -> Learned:
     """Trains DQN in L = `iterations` iterations, each on m = `batch` fresh instances.
@@ -141,7 +143,8 @@ def train(
     bound = rollout.check(policy, problem)
     key = random.root(seed)
     size = whole("the size of the replay", batch * max(problem.horizon, settings.replay // batch))
-    machine.require(8 * size * (problem.arms + 1), "this replay", "take a smaller batch")
+    most = None if memory is None else budget(memory)
+    machine.require(8 * size * (problem.arms + 1), "this replay", "take a smaller batch", most)
     params = bound.init(random.stream(key, "init"))
     agent = Agent(params, params, settings.optimizer.init(params), jnp.int32(0))
     zeros = jnp.zeros((size, problem.arms))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradband import plain
-from gradband.errors import LARGEST, InputError, shown
+from gradband.errors import LARGEST, MOST_ARMS, InputError, shown
 
 if TYPE_CHECKING:
     from gradband.player import Player
@@ -53,7 +53,7 @@ def check_event(player: "Player", event: Any) -> None:
         done = "added" if op == "add" else "retired"
         player.need_flexible(done)
         allowed = (player.arms_ever,) if op == "add" else player.arms if len(player.arms) > 1 else ()
-        if _count("arm", event["arm"]) not in allowed or event["arm"] >= plain.MOST_ARMS:
+        if _count("arm", event["arm"]) not in allowed or event["arm"] >= MOST_ARMS:
             raise InputError(f"arm {shown(event['arm'])} can't be {done}")
     else:
         raise InputError(f"there is no op {shown(op)}")
@@ -74,7 +74,7 @@ def check_state(player: "Player", state: Any) -> dict[str, Any]:
     for name in ("seed", "drawn", "decisions", "numbered", "arms"):
         _count(name, state[name])
     law = player.law
-    if not law.arms <= state["arms"] <= plain.MOST_ARMS or (state["arms"] > law.arms and not law.flexible):
+    if not law.arms <= state["arms"] <= MOST_ARMS or (state["arms"] > law.arms and not law.flexible):
         raise InputError(f"{law.name} can't have {state['arms']} arms")
     active = _distinct("active", state["active"], state["arms"])
     if not active or (len(active) < state["arms"] and not law.flexible):

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import math
+import os
 import warnings
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -51,6 +52,18 @@ def _flat(settings: Any, prefix: str = "") -> dict[str, Any]:
     return {k: v for name in settings for k, v in _flat(settings[name], f"{prefix}.{name}").items()}
 
 
+ABSENT, READ, UNREADABLE = b"", b"+", b"-"
+"""what the first process tells the others of a file: the bytes follow, or the reason"""
+
+
+def _found(path: Path) -> bytes:
+    """What the first process finds at a path, and others need not have."""
+    try:
+        return READ + files.read(path) if os.path.lexists(path) else ABSENT
+    except InputError as error:
+        return UNREADABLE + str(error).encode()
+
+
 class Run:
     """What changes from iteration to iteration, and can be stored and restored."""
 
@@ -65,6 +78,7 @@ class Run:
         self.settings = files.finite(settings)
         self.restored: list[np.ndarray] | None = None
         self._settings = files.to_json(self.settings)
+        self._keep = True
         self._writing: Future[None] | None = None
 
     def enter(self, stage: int) -> None:
@@ -131,8 +145,9 @@ class Run:
         about = f'{{"settings": {self._settings}, {files.to_json(place)[1:]}'
         self.close()
         self._writing = _writer().submit(
-            files.save, self.checkpoint, "checkpoint", arrays, about, keep=True
+            files.save, self.checkpoint, "checkpoint", arrays, about, keep=self._keep
         )
+        self._keep = True
 
     def close(self) -> None:
         """Waits until the last checkpoint is on disk."""
@@ -146,11 +161,13 @@ class Run:
             raise InputError("resuming needs a checkpoint file")
         damage: list[InputError] = []
         for path in (self.checkpoint, files.before(self.checkpoint)):
-            data = processes.shared(files.read(path) if path.exists() else b"")
-            if not data:
+            found = processes.shared(_found(path))
+            if found == ABSENT:
                 continue
             try:
-                arrays, about = files.parse(data, "checkpoint", path)
+                if found.startswith(UNREADABLE):
+                    raise InputError(found.removeprefix(UNREADABLE).decode())
+                arrays, about = files.parse(found.removeprefix(READ), "checkpoint", path)
                 self._compare(about, path)
                 vars(self).update(self._restored(arrays, about, path))
             except OtherSettingsError:
@@ -160,18 +177,22 @@ class Run:
                 continue
             for fault in damage:
                 warnings.warn(f"{fault}; going on from {path}, iteration {self.iteration}", stacklevel=2)
+            self._keep = not damage  # what is damaged does not take the place of the good one before it
             return
         if damage:
             raise damage[0]
 
     def _compare(self, about: dict[str, Any], path: Path) -> None:
         """Refuses a checkpoint of other settings, with the difference."""
-        theirs, mine = _flat(about.get("settings")), _flat(self.settings)
-        for name in mine:
-            if not name.startswith(".versions") and theirs.get(name) != mine[name]:
+        try:
+            theirs, mine = _flat(about.get("settings")), _flat(self.settings)
+        except RecursionError:
+            raise InputError(f"{path} is not a complete checkpoint: its settings are too deep") from None
+        for name in mine | theirs:
+            if not name.startswith(".versions") and theirs.get(name) != mine.get(name):
+                was, now = (shown(given[name]) if name in given else "not set" for given in (theirs, mine))
                 raise OtherSettingsError(
-                    f"{path} was written with other settings: {name[1:]} was "
-                    f"{shown(theirs.get(name))}, now it is {shown(mine[name])}"
+                    f"{path} was written with other settings: {name[1:]} was {was}, now it is {now}"
                 )
 
     def _restored(self, arrays: dict[str, np.ndarray], about: dict[str, Any], path: Path) -> dict[str, Any]:

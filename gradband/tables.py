@@ -62,6 +62,12 @@ def _read_parquet(path: Path) -> np.ndarray:
     frame = parquet.read(path, columns)
     import polars
 
+    kinds = {name: frame[name].dtype for name in columns}
+    for name in columns:
+        kind, value = kinds[name], name == "reward"
+        if not (kind.is_numeric() or kind == polars.Boolean if value else kind.is_integer()):
+            wanted = "numbers" if value else "whole numbers"
+            raise InputError(f"the column {name} of {path.name} must hold {wanted}, not {kind}")
     try:
         counts = [frame[name].n_unique() for name in columns[:3]]
         complete = frame.select(columns[:3]).n_unique() == len(frame) == np.prod(counts)

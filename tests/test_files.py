@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import ClassVar
 
@@ -260,6 +261,17 @@ def test_headers_that_say_what_is_not_there_are_refused(path, header):
     path.write_bytes(len(text).to_bytes(8, "little") + text + bytes(4))
     with pytest.raises(InputError, match="not a safetensors file"):
         files.load(path, "policy")
+
+
+def test_a_shape_of_huge_numbers_is_refused_at_once(path):
+    """Their product would take minutes."""
+    header = {"a": {"dtype": "F32", "shape": [10**4200] * 1000, "data_offsets": [0, 4]}}
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + bytes(4))
+    began = time.monotonic()
+    with pytest.raises(InputError, match="not as many bytes as its shape says"):
+        files.load(path, "policy")
+    assert time.monotonic() - began < 10
 
 
 def test_truncated_file_is_refused(path, valid):

@@ -1,6 +1,9 @@
 """Priors from past experiments: reading, faults, fits against what is known, and the command."""
 
+import dataclasses
+import gzip
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -246,6 +249,77 @@ def test_other_files_are_one_sentence(text, words, tmp_path):
     path.write_text(text)
     with pytest.raises(InputError, match=words):
         data.read(path)
+
+
+COUNTS = {"experiment": ["a", "a", "b", "b"], "arm": [0, 1, 0, 1], "pulls": [9] * 4, "successes": [2] * 4}
+
+
+@pytest.mark.parametrize(
+    ("column", "kind"), [("experiment", polars.List), ("arm", polars.Binary), ("pulls", polars.Date)]
+)
+def test_columns_are_text_or_numbers(column, kind, tmp_path):
+    frame = polars.DataFrame(COUNTS)
+    other = {
+        polars.List: polars.col(column).reshape((4, 1)).arr.to_list(),
+        polars.Binary: polars.lit(b"\xff"),
+        polars.Date: polars.date(2020, 1, 1),
+    }[kind]
+    frame.with_columns(other.alias(column)).write_parquet(tmp_path / "tests.parquet")
+    with pytest.raises(InputError, match=f"the column '{column}' must hold text or numbers, not"):
+        data.read(tmp_path / "tests.parquet")
+
+
+def test_categories_and_dates_are_names(tmp_path):
+    frame = polars.DataFrame(COUNTS).with_columns(
+        polars.col("experiment").cast(polars.Categorical), arm=polars.date(2020, 1, polars.col("arm") + 1)
+    )
+    frame.write_parquet(tmp_path / "tests.parquet")
+    assert data.read(tmp_path / "tests.parquet", arms_matter=True).labels == ("2020-01-01", "2020-01-02")
+
+
+def test_a_long_name_takes_its_own_length(tmp_path):
+    """As a NumPy array of text, all names would be as long, 16 GB."""
+    rows = "".join(f"{i // 2},{i % 2},5,1\n" for i in range(1000))
+    long = "x" * 4_000_000
+    (tmp_path / "tests.csv").write_text(
+        f"experiment,arm,pulls,successes\n{rows}{long},0,5,1\n{long},1,5,2\n"
+    )
+    assert len(data.read(tmp_path / "tests.csv")) == 501
+
+
+def test_a_compressed_table_is_not_unpacked(tmp_path):
+    (tmp_path / "tests.csv").write_bytes(gzip.compress(b"experiment,arm,pulls,successes\n"))
+    with pytest.raises(InputError, match="is compressed: unpack it first"):
+        data.read(tmp_path / "tests.csv")
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_name_is_no_pattern(kind, tmp_path):
+    frame = polars.DataFrame(COUNTS)
+    for name in (f"tests[1].{kind}", f"t*.{kind}"):
+        with (tmp_path / name).open("wb") as file:
+            frame.write_csv(file) if kind == "csv" else frame.write_parquet(file)
+        assert len(data.read(tmp_path / name)) == 2
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there are no named pipes")
+def test_a_pipe_is_not_waited_for(tmp_path):
+    for name, load in (("tests.csv", data.read), ("mine.toml", lambda path: problems.load(str(path)))):
+        os.mkfifo(tmp_path / name)
+        with pytest.raises(InputError, match="it is not a file"):
+            load(tmp_path / name)
+
+
+def test_other_experiments_behind_the_same_name_are_noticed(tmp_path):
+    found = data.Experiments(np.array([0, 2, 4]), np.full(4, 9.0), np.full(4, 2.0))
+    data.save(tmp_path / "past.safetensors", {"fitted": found})
+    given = {"horizon": 10, "prior": {"kind": "resampled", "arms": 2, "file": "past.safetensors"}}
+    about = problems.parse(given, tmp_path).describe()
+    assert problems.parse(about, tmp_path).describe() == about
+    other = dataclasses.replace(found, successes=np.full(4, 3.0))
+    data.save(tmp_path / "past.safetensors", {"fitted": other})
+    with pytest.raises(InputError, match="past.safetensors has changed"):
+        problems.parse(about, tmp_path)
 
 
 def run(monkeypatch, capsys, *words):

@@ -62,7 +62,7 @@ def flipped(data):
     return data[:-5] + bytes([data[-5] ^ 1]) + data[-4:]
 
 
-@pytest.mark.parametrize("damage", ["gone", "cut", "changed", "foreign", "empty"])
+@pytest.mark.parametrize("damage", ["gone", "cut", "changed", "foreign", "empty", "deep", "astray"])
 def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path, whole, damage):
     path = tmp_path / "checkpoint.safetensors"
     cut_off(path, 7)
@@ -71,15 +71,30 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path, whole, dama
         path.unlink()
     elif damage == "foreign":
         gb.learn("softelim", PROBLEM, iterations=1, batch=300).save(path)
+    elif damage == "deep":
+        files.save(path, "checkpoint", {}, '{"settings": ' + '{"a": ' * 900 + "1" + "}" * 901)
+    elif damage == "astray":
+        path.unlink()
+        path.symlink_to("nowhere")
     else:
         path.write_bytes({"cut": data[:-9], "changed": flipped(data), "empty": b""}[damage])
-    if damage in ("gone", "empty"):
+    if damage == "gone":
         again = learn(path, resume=True)
     else:
         with pytest.warns(UserWarning, match="going on from .*before.safetensors, iteration 4"):
             again = learn(path, resume=True)
     assert again.params["theta"] == whole.params["theta"]
     assert again.history["regret"].tobytes() == whole.history["regret"].tobytes()
+
+
+def test_a_damaged_checkpoint_does_not_replace_the_good_one(tmp_path):
+    path = tmp_path / "checkpoint.safetensors"
+    cut_off(path, 7)
+    path.write_bytes(b"")
+    with pytest.warns(UserWarning, match="going on from"), pytest.raises(BrokenError):
+        learn(path, resume=True, progress=until(7))
+    kept = [files.load(file, "checkpoint")[1]["iteration"] for file in (path, files.before(path))]
+    assert kept == [6, 4]
 
 
 def test_two_damaged_checkpoints_are_refused(tmp_path):
@@ -96,6 +111,15 @@ def test_other_settings_are_refused_with_the_difference(tmp_path):
     cut_off(path, 7)
     with warnings.catch_warnings(), pytest.raises(gb.InputError, match="iterations was 8, now it is 9"):
         learn(path, iterations=9, resume=True)
+
+
+def test_settings_that_only_the_checkpoint_has_are_a_difference(tmp_path):
+    path = tmp_path / "checkpoint.safetensors"
+    several = PROBLEM.replace(batch=5)
+    with pytest.raises(BrokenError):
+        gb.learn("softelim", several, iterations=8, **SETTINGS, checkpoint=path, progress=until(7))
+    with pytest.raises(gb.InputError, match="problem.batch was 5, now it is not set"):
+        learn(path, resume=True)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -197,7 +197,10 @@ def finite(means="[[0.1, 0.2]]", more="", rewards="bernoulli"):
         (BETA.replace("beta", "gaussian") + "sd = -1", "sd of the gaussian prior"),
         (BETA.replace("beta", "gaussian") + "mean = inf", "mean of the gaussian prior"),
         (BETA.replace("beta", "gaussian") + "[rewards]\nkind = 'bernoulli'", "use gaussian rewards"),
-        *((BETA.replace("= 3", f"= {arms}"), "arms") for arms in ("0", "-1", "true", "2.0", "'2'")),
+        *(
+            (BETA.replace("= 3", f"= {arms}"), "arms")
+            for arms in ("0", "-1", "true", "2.0", "'2'", "2000000000")
+        ),
         *((BETA.replace("= 5", f"= {n}"), "horizon") for n in ("0", "-3", "true", "2.5", "5.0", "'5'")),
     ],
 )
@@ -214,7 +217,7 @@ def test_bad_problem_file_is_refused(tmp_path, text, word):
         ("zzz", "unknown problem 'zzz': Known: two-point.*FILE.toml"),
         ("", "unknown problem"),
         ("missing.toml", "missing.toml: No such file"),
-        ("folder.toml", "folder.toml: Is a directory"),
+        ("folder.toml", "folder.toml: it is not a file"),
         ("nul\0.toml", "null byte"),
     ],
 )

@@ -165,6 +165,43 @@ def test_a_process_that_dies_ends_the_others(tmp_path, victim):
     assert about["iteration"] == len(arrays["history.regret"]) >= 10
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", [1, 0])
+def test_a_process_that_fails_ends_the_others(tmp_path, victim):
+    """The problem's file is not where one of them looks for it."""
+    folders = [tmp_path / "0", tmp_path / "1"]
+    for folder in folders:
+        folder.mkdir()
+    problem = 'horizon = 20\n[prior]\nkind = "beta"\narms = 2\n'
+    (folders[1 - victim] / "mine.toml").write_text(problem)
+    words = ["mine.toml", *SMALL[1:], "--iterations", "3000", "--out", str(tmp_path / "together")]
+    began = time.monotonic()
+    codes, said = ended(start(2, *words, prefixes=[["env", "-C", str(folder)] for folder in folders]), 60)
+    assert time.monotonic() - began < 45  # of which some seconds to start
+    assert (codes[victim], codes[1 - victim]) == (2, 1), said
+    assert "can't read mine.toml" in said[victim][1]
+    assert "another process of this run has ended" in said[1 - victim][1]
+
+
+@pytest.mark.parametrize("told", [1, pytest.param(0, marks=pytest.mark.slow)])
+def test_a_signal_to_one_process_is_one_to_all(tmp_path, told):
+    """They leave after the same iteration, and the first one keeps it."""
+    folder = tmp_path / "together"
+    running = start(2, *SMALL, "--iterations", "100000", "--batch", "700", "--out", str(folder))
+    deadline = time.monotonic() + 120
+    while not (folder / "checkpoint.safetensors").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    running[told].send_signal(signal.SIGTERM)
+    codes, said = ended(running, 30)
+    assert codes == [128 + signal.SIGTERM] * 2, said
+    iteration = files.load(folder / "checkpoint.safetensors", "checkpoint")[1]["iteration"]
+    for (_, error), keeper in zip(
+        said, (str(folder / "checkpoint.safetensors"), "the first process"), strict=True
+    ):
+        assert f"interrupted after iteration {iteration} of 100000, which {keeper} keeps" in error
+
+
 @pytest.mark.parametrize(
     ("given", "says"),
     [

@@ -238,11 +238,12 @@ def test_too_large_npz_is_refused(tmp_path, table, monkeypatch):
         (lambda f: f[:-1], "10 × 3 × 6 rows, not 179"),
         (lambda f: polars.concat([f[:-1], f[:1]]), "10 × 3 × 6 rows"),
         (lambda f: f[:0], "reward table.*empty"),
-        (lambda f: f.with_columns(reward=polars.lit("x")), "columns"),
+        (lambda f: f.with_columns(reward=polars.lit("x")), "reward of t.parquet must hold numbers"),
+        (lambda f: f.with_columns(polars.col("round").cast(str)), "round of .* whole numbers, not String"),
         (lambda f: f.with_columns(reward=polars.lit(None, polars.Float64)), "reward table must be finite"),
         (lambda f: f.with_columns(reward=polars.lit(float("nan"))), "reward table must be finite"),
     ],
-    ids=["no column", "row missing", "row twice", "no rows", "text", "null", "nan"],
+    ids=["no column", "row missing", "row twice", "no rows", "text", "rounds as text", "null", "nan"],
 )
 def test_bad_parquet_is_refused(tmp_path, table, change, word):
     change(frame_of(table)).write_parquet(tmp_path / "t.parquet")

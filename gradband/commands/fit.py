@@ -7,7 +7,7 @@ import typer
 
 from gradband.arguments import Json, Seed
 from gradband.commands.shared import file_name, make_folder, write_json
-from gradband.errors import InputError, unknown, whole
+from gradband.errors import InputError, number_of_arms, unknown, whole
 
 if TYPE_CHECKING:
     from gradband.fitting import Fit
@@ -159,7 +159,7 @@ def usual_arms(found: Any, given: int | None) -> int:
         if given not in (None, len(found.labels)):
             raise InputError(f"where arms matter there are {len(found.labels)} of them, not {given}")
         return len(found.labels)
-    return int(np.bincount(found.sizes).argmax()) if given is None else whole("arms", given, 2)
+    return int(np.bincount(found.sizes).argmax()) if given is None else number_of_arms(given, 2)
 
 
 def usual_horizon(found: Any, arms: int, batch: int) -> int:

@@ -130,6 +130,7 @@ def learn(
     """
     import gradband as gb
     from gradband import evaluation, problems, processes
+    from gradband.files import before as kept_before
     from gradband.interruption import Interrupted
     from gradband.report import figures, terminal
 
@@ -160,7 +161,8 @@ def learn(
         "resume": resume,
     }
     make_folder(folder)
-    if resume and start.name != "dqn" and processes.first() and not settings["checkpoint"].exists():
+    kept = settings["checkpoint"], kept_before(settings["checkpoint"])
+    if resume and start.name != "dqn" and processes.first() and not any(file.exists() for file in kept):
         print(f"gradband: there is no checkpoint in {folder}: starting anew", file=sys.stderr)
     try:
         with terminal.progress("learning", 1) as update:

@@ -7,7 +7,7 @@ import numpy as np
 
 from gradband import files
 from gradband.errors import InputError, unknown
-from gradband.plain.base import MOST_ARMS, Law, Memory
+from gradband.plain.base import Law, Memory
 from gradband.plain.indices import KLUCB, UCB1, UCBV, BayesUCB, Greedy
 from gradband.plain.lookups import Gittins, OptimalGraph, OptimalGrid, OptimalThresholds
 from gradband.plain.networks import DQN, LSTM, IndexNetwork
@@ -75,4 +75,4 @@ def law(name: Any, arms: int, horizon: int, settings: dict[str, Any], params: di
     return LAWS[name](arms=arms, horizon=horizon, params=wide, **settings)
 
 
-__all__ = ["LAWS", "MOST_ARMS", "Law", "Memory", "law", "load"]
+__all__ = ["LAWS", "Law", "Memory", "law", "load"]

@@ -13,10 +13,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from gradband.errors import LARGEST, InputError, number, shown, whole
+from gradband.errors import LARGEST, InputError, number, number_of_arms, shown, whole
 
 Memory = dict[str, np.ndarray]
-MOST_ARMS = 1_000_000
 LEAST, MOST = 1e-6, 1e12  # of a beta distribution's parameters
 
 
@@ -43,8 +42,7 @@ class Law:
     params: dict[str, np.ndarray] = dataclasses.field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        if whole("arms", self.arms) > MOST_ARMS:
-            raise InputError(f"there can be at most {MOST_ARMS} arms, not {self.arms}")
+        number_of_arms(self.arms)
         whole("horizon", self.horizon)
         for field in dataclasses.fields(self):
             if field.name in ("arms", "horizon", "params"):

@@ -15,7 +15,7 @@ import numpy as np
 from jax import Array
 
 from gradband import random
-from gradband.errors import LARGEST, InputError, number, positive, shown, whole
+from gradband.errors import LARGEST, InputError, number, number_of_arms, positive, shown
 from gradband.pytrees import one_hot
 
 Params = dict[str, Array]
@@ -48,7 +48,7 @@ class Policy:
 
     def bind(self, arms: int, horizon: int) -> Self:
         """This policy for K arms and n rounds."""
-        bound = dataclasses.replace(self, arms=whole("arms", arms), horizon=horizon)
+        bound = dataclasses.replace(self, arms=number_of_arms(arms), horizon=horizon)
         bound.check()
         return bound
 

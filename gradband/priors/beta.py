@@ -9,7 +9,7 @@ from jax import Array
 
 from gradband import random
 from gradband import rewards as laws
-from gradband.errors import InputError, positive, whole
+from gradband.errors import InputError, number_of_arms, positive
 from gradband.priors.base import Prior, numbers
 from gradband.pytrees import pytree
 
@@ -30,7 +30,7 @@ class Beta(Prior):
     rewards: laws.Reward = laws.Bernoulli()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "arms", whole("arms", self.arms))
+        object.__setattr__(self, "arms", number_of_arms(self.arms))
         object.__setattr__(self, "a", _each("a of the beta prior", self.a, self.arms))
         object.__setattr__(self, "b", _each("b of the beta prior", self.b, self.arms))
 

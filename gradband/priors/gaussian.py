@@ -7,7 +7,7 @@ import jax
 from jax import Array
 
 from gradband import rewards as laws
-from gradband.errors import InputError, number, positive, whole
+from gradband.errors import InputError, number, number_of_arms, positive
 from gradband.priors.base import Prior
 from gradband.pytrees import pytree
 
@@ -24,7 +24,7 @@ class Gaussian(Prior):
     rewards: laws.Reward = laws.Gaussian()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "arms", whole("arms", self.arms))
+        object.__setattr__(self, "arms", number_of_arms(self.arms))
         number("mean of the gaussian prior", self.mean)
         positive("sd of the gaussian prior", self.sd)
         if self.rewards.unit:

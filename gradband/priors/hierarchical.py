@@ -8,7 +8,7 @@ from jax import Array
 
 from gradband import random
 from gradband import rewards as laws
-from gradband.errors import positive, whole
+from gradband.errors import number_of_arms, positive
 from gradband.priors.base import Prior
 from gradband.pytrees import pytree
 
@@ -30,7 +30,7 @@ class Hierarchical(Prior):
     rewards: laws.Reward = laws.Bernoulli()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "arms", whole("arms", self.arms))
+        object.__setattr__(self, "arms", number_of_arms(self.arms))
         for name in ("a", "b", "strength"):
             object.__setattr__(
                 self, name, positive(f"{name} of the hierarchical prior", getattr(self, name))

@@ -8,7 +8,7 @@ from jax import Array
 
 from gradband import random
 from gradband import rewards as laws
-from gradband.errors import InputError, positive, whole
+from gradband.errors import InputError, number_of_arms, positive
 from gradband.priors.base import Prior, numbers
 from gradband.pytrees import pick, pytree
 
@@ -30,7 +30,7 @@ class Mixture(Prior):
     rewards: laws.Reward = laws.Bernoulli()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "arms", whole("arms", self.arms))
+        object.__setattr__(self, "arms", number_of_arms(self.arms))
         for name in ("weights", "a", "b"):
             array = numbers(f"{name} of the mixture", getattr(self, name), axes=1)
             for entry in array:

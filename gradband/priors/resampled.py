@@ -9,8 +9,8 @@ from jax import Array
 
 from gradband import random
 from gradband import rewards as laws
-from gradband.errors import InputError, whole
-from gradband.priors.base import Prior, numbers
+from gradband.errors import InputError, number_of_arms
+from gradband.priors.base import Prior, checksum, numbers
 from gradband.pytrees import pytree
 
 FLAT = 0.5  # pulls and successes that an arm has besides its own: Jeffreys' prior
@@ -40,7 +40,7 @@ class Resampled(Prior):
     rewards: laws.Reward = laws.Bernoulli()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "arms", whole("arms", self.arms))
+        object.__setattr__(self, "arms", number_of_arms(self.arms))
         for name in ("starts", "pulls", "successes"):
             object.__setattr__(self, name, numbers(name, getattr(self, name), axes=1))
         starts, total = self.starts.astype(np.int32), len(self.pulls)
@@ -53,6 +53,11 @@ class Resampled(Prior):
         ):
             raise InputError("successes must be as many as pulls, and from 0 to the pulls")
         object.__setattr__(self, "starts", starts)
+
+    @property
+    def checksum(self) -> str:
+        """What tells these experiments from others behind the same file name."""
+        return checksum(self.starts, self.pulls, self.successes)
 
     def sample(self, key: Array) -> Array:
         starts = jnp.asarray(self.starts)
@@ -68,4 +73,5 @@ class Resampled(Prior):
         return random.beta(random.fold_in(key, jnp.uint32(1)), FLAT + wins, FLAT + losses)
 
     def describe(self) -> dict[str, Any]:
-        return {"kind": self.kind, "arms": self.arms, "file": self.file, "part": self.part}
+        about = {"file": self.file, "part": self.part, "checksum": self.checksum}
+        return {"kind": self.kind, "arms": self.arms, **about}

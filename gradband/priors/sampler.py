@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array
 
 from gradband import rewards as laws
-from gradband.errors import InputError, whole
+from gradband.errors import InputError, number_of_arms
 from gradband.priors.base import Prior
 from gradband.pytrees import pytree
 
@@ -30,7 +30,7 @@ class Sampler(Prior):
     rewards: laws.Reward = laws.Bernoulli()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "arms", whole("arms", self.arms))
+        object.__setattr__(self, "arms", number_of_arms(self.arms))
         keys = jax.random.split(jax.random.key(0), 64)
         tried = np.asarray(jax.vmap(lambda key: jnp.asarray(self.function(key)))(keys))
         if tried.shape[1:] != (self.arms,):

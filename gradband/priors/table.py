@@ -1,7 +1,6 @@
 """Tables of realised rewards."""
 
 import dataclasses
-import zlib
 from typing import Any, ClassVar
 
 import jax
@@ -11,7 +10,7 @@ from jax import Array
 
 from gradband import rewards as laws
 from gradband.errors import InputError, number
-from gradband.priors.base import Instance, Prior, numbers
+from gradband.priors.base import Instance, Prior, checksum, numbers
 from gradband.pytrees import pytree
 
 
@@ -49,7 +48,7 @@ class Table(Prior):
     @property
     def checksum(self) -> str:
         """What tells this table from another behind the same file name."""
-        return f"{zlib.crc32(np.ascontiguousarray(self.table).tobytes()):08x}"
+        return checksum(self.table)
 
     @property
     def unit(self) -> bool:
