@@ -72,13 +72,14 @@ def main() -> None:
         print(f"gradband: {error}", file=sys.stderr, flush=True)
         os._exit(1)  # an orderly end would wait for the others
     except StoppedError as error:
-        fail(str(error), error.status)
+        fail(str(error), error.status, alone=False)
     except (KeyboardInterrupt, typer.Abort):
         fail("interrupted", 130)
     except BrokenPipeError:
         os._exit(1)  # whoever read the output has gone
     except Exception as error:
         if os.environ.get("GRADBAND_TRACEBACK"):
+            leave(1)
             raise
         first = (str(error).splitlines() or [""])[0]
         fail(first if isinstance(error, RuntimeError) else f"{type(error).__name__}: {first}", 1)
@@ -91,9 +92,15 @@ def in_a_sentence(
     return f"gradband: {message}\n"
 
 
-def fail(message: str, status: int) -> None:
+def fail(message: str, status: int, alone: bool = True) -> None:
+    """Ends with a sentence; if other processes may know nothing of it, without waiting long for them."""
     if message:
         print(f"gradband: {message}", file=sys.stderr, flush=True)
-    if others := sys.modules.get("gradband.processes"):  # if anything was computed
-        others.leave(status)
+    if alone:
+        leave(status)
     sys.exit(status)
+
+
+def leave(status: int) -> None:
+    if processes := sys.modules.get("gradband.processes"):  # if anything was computed
+        processes.leave(status)

@@ -201,7 +201,8 @@ def learn(
                 if progress:
                     progress(dataclasses.replace(step, iteration=before + step.iteration, iterations=total))
                 last = step.iteration == stage.iterations
-                asked = processes.agreed(watch.asked)
+                over = bool(run.stopped) or (last and stage is stages[-1])
+                asked = processes.agreed(watch.asked, last=over)
                 if step.iteration % checkpoint_every == 0 or last or asked:
                     run.save()
                 if asked:

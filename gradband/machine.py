@@ -60,8 +60,8 @@ def fits(needed: int, free: int | None) -> bool:
 
 def require(needed: int, what: str, hint: str, most: int | None = None) -> None:
     """Refuses work that needs more memory than is free, or than `most`, before any is taken."""
-    free = free_memory() if most is None else most
+    free = min((given for given in (free_memory(), most) if given is not None), default=None)
     if free is not None and not fits(needed, free):
         raise InputError(
-            f"{what} needs {in_bytes(needed)} of memory, and {in_bytes(free)} are free: {hint}"
+            f"{what} needs {in_bytes(needed)} of memory, and there are {in_bytes(free)} for it: {hint}"
         )

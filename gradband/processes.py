@@ -8,6 +8,7 @@ import contextlib
 import functools
 import math
 import os
+import signal
 import sys
 import threading
 import time
@@ -42,7 +43,7 @@ def connect(coordinator: str | None = None, count: int | None = None, rank: int 
         if whole("process-id", rank, least=0) >= whole("processes", count):
             raise InputError(f"process-id must be below the number of processes, {count}, not {rank}")
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
-    jax.config.update("jax_enable_preemption_service", False)  # SIGTERM is ours
+    usual = signal.getsignal(signal.SIGTERM)
     try:
         jax.distributed.initialize(
             coordinator,
@@ -58,6 +59,8 @@ def connect(coordinator: str | None = None, count: int | None = None, rank: int 
         ) from None
     except RuntimeError as error:
         raise RuntimeError(f"the other processes did not answer: {str(error).splitlines()[0]}") from None
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, usual)  # JAX's own handler keeps a process from ending
     with _no_output():
         _collected(np.zeros(1, np.uint8))
     threading.Thread(target=_watch, daemon=True, name="gradband-watch").start()
@@ -157,14 +160,16 @@ _asked = {"here": 0, "anywhere": 0}
 """the signal to stop that this process was sent, and the one that all know of: results carry it along"""
 
 
-def agreed(signal: int) -> int:
+def agreed(number: int, last: bool = False) -> int:
     """The signal to stop, once all processes know of it, so that all leave after the same iteration.
 
-    What one was sent the others hear of with the next results.
+    What one was sent the others hear of with the next results, or at once if there are none to come.
     """
     if count() == 1:
-        return signal
-    _asked["here"] = 0 if _asked["anywhere"] else signal
+        return number
+    if last:
+        return int(_collected(np.array([number], np.uint8)).max())
+    _asked["here"] = 0 if _asked["anywhere"] else number
     return _asked["anywhere"]
 
 

@@ -61,7 +61,7 @@ def _found(path: Path) -> bytes:
     try:
         return READ + files.read(path) if os.path.lexists(path) else ABSENT
     except InputError as error:
-        return UNREADABLE + str(error).encode()
+        return UNREADABLE + str(error).encode(errors="surrogateescape")
 
 
 class Run:
@@ -166,7 +166,7 @@ class Run:
                 continue
             try:
                 if found.startswith(UNREADABLE):
-                    raise InputError(found.removeprefix(UNREADABLE).decode())
+                    raise InputError(found.removeprefix(UNREADABLE).decode(errors="surrogateescape"))
                 arrays, about = files.parse(found.removeprefix(READ), "checkpoint", path)
                 self._compare(about, path)
                 vars(self).update(self._restored(arrays, about, path))

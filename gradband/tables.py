@@ -14,8 +14,8 @@ TABLE_LIMIT = 4 << 30  # bytes of a reward table that is read into memory
 def read_table(path: Path) -> np.ndarray:
     """Realised rewards [N, K, n] from an .npz file (array `rewards`) or a Parquet file.
 
-    A Parquet file has the columns `instance`, `arm`, `round` and `reward`, one row a reward, and a
-    reward for every combination.
+    A Parquet file has the columns `instance`, `arm` and `round`, whole numbers, and `reward`, and a row for
+    every combination.
     """
     if not path.is_file():
         raise InputError(f"there is no file {path.name} beside the problem file")

@@ -129,7 +129,7 @@ def test_mistakes_give_one_line(run, tmp_path, command, words):
 
 def test_memory_is_refused_before_it_is_taken(monkeypatch):
     monkeypatch.setattr(machine, "free_memory", lambda: 10**6)
-    with pytest.raises(InputError, match=r"needs 2\.0 GB of memory, and 1\.0 MB are free: less"):
+    with pytest.raises(InputError, match=r"needs 2\.0 GB of memory, and there are 1\.0 MB for it: less"):
         machine.require(2 * 10**9, "this", "less")
     machine.require(10**5, "this", "less")
     assert machine.in_bytes(1500) == "2 kB"

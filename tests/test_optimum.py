@@ -332,7 +332,7 @@ def test_too_little_memory_is_noticed_before_any_is_taken(monkeypatch, problem, 
     monkeypatch.setattr(machine, "free_memory", lambda: 10_000_000)
     for solver in (two_arms, many_arms, posterior):
         monkeypatch.setattr(solver, "solve", None)
-    with pytest.raises(InputError, match=f"needs {needed} of memory, and 10.0 MB are free: "):
+    with pytest.raises(InputError, match=f"needs {needed} of memory, and there are 10.0 MB for it: "):
         optimum(problem)
 
 

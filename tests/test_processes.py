@@ -202,6 +202,44 @@ def test_a_signal_to_one_process_is_one_to_all(tmp_path, told):
         assert f"interrupted after iteration {iteration} of 100000, which {keeper} keeps" in error
 
 
+LAST = """
+import signal, sys
+import gradband as gb
+from gradband import cli, processes
+from gradband.errors import StoppedError
+where, rank, folder = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+
+def learn():
+    processes.connect(where, 2, rank)
+
+    def progress(step):
+        if step.iteration == 3 and rank == 1:
+            signal.raise_signal(signal.SIGTERM)
+
+    problem = gb.problems.named("two-point", horizon=20)
+    try:
+        path = f"{folder}/{rank}.safetensors"
+        gb.learn("softelim", problem, iterations=3, checkpoint=path, progress=progress)
+    except gb.interruption.Interrupted as stopped:
+        raise StoppedError(str(stopped), 128 + stopped.number) from None
+
+cli.app = lambda standalone_mode: learn()
+cli.main()
+"""
+
+
+@pytest.mark.slow
+def test_a_signal_in_the_last_iteration_is_one_to_all(tmp_path):
+    where = f"127.0.0.1:{free_port()}"
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    words = [sys.executable, "-c", LAST, where]
+    running = [subprocess.Popen([*words, str(rank), str(tmp_path)], **pipes) for rank in (0, 1)]
+    codes, said = ended(running, 60)
+    assert codes == [128 + signal.SIGTERM] * 2, said
+    assert all("interrupted after iteration 3 of 3" in error for _, error in said)
+    assert files.load(tmp_path / "0.safetensors", "checkpoint")[1]["iteration"] == 3
+
+
 @pytest.mark.parametrize(
     ("given", "says"),
     [

@@ -1,5 +1,6 @@
 """`gradband learn`."""
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -162,7 +163,7 @@ def learn(
     }
     make_folder(folder)
     kept = settings["checkpoint"], kept_before(settings["checkpoint"])
-    if resume and start.name != "dqn" and processes.first() and not any(file.exists() for file in kept):
+    if resume and start.name != "dqn" and processes.first() and not any(map(os.path.lexists, kept)):
         print(f"gradband: there is no checkpoint in {folder}: starting anew", file=sys.stderr)
     try:
         with terminal.progress("learning", 1) as update:
