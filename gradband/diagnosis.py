@@ -90,7 +90,7 @@ def _play(
             found["arm"] = round.arm
         return found
 
-    means, seen = rollout.play(
+    means, seen, _ = rollout.play(
         policy,
         problem,
         params,

@@ -198,14 +198,14 @@ def _play(
 ) -> tuple[Array, Array]:
     """Regrets and rewards [B] of a block's instances, each played once."""
 
-    def observe(seen: tuple[rollout.Regret, Array], round: rollout.Round) -> Any:
+    def observe(seen: tuple[rollout.Regret, rollout.Sum], round: rollout.Round) -> Any:
         regret, reward = seen
-        gained = round.reward if round.mean is None else round.mean
-        return regret.add(round), reward + gained
+        return regret.add(round), reward.add(round.reward if round.mean is None else round.mean)
 
-    def start(score: Array) -> tuple[rollout.Regret, Array]:
+    def start(score: Array) -> tuple[rollout.Regret, rollout.Sum]:
         zeros = jnp.zeros_like(score)
-        return rollout.Regret.zero(problem, zeros), zeros
+        return rollout.Regret.zero(problem, zeros), rollout.Sum.zero(zeros)
 
-    (regret, reward), _ = rollout.play(policy, problem, params, key, block, size, 1, observe, start)
-    return regret.total[0], reward[0]
+    seen, _, last = rollout.play(policy, problem, params, key, block, size, 1, observe, start)
+    regret, reward = seen if last is None else observe(seen, last)
+    return regret.total[0], reward.value[0]

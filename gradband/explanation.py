@@ -306,7 +306,7 @@ def _play(
         )
 
     reference = None if best is None or theirs is None else (best, theirs)
-    seen, _ = rollout.play(
+    seen, *_ = rollout.play(
         policy, problem, params, key, block, size, 1, observe, start, reference=reference
     )
     return seen.maps, seen.strips, seen.leading, seen.agreement, seen.pulls

@@ -259,7 +259,7 @@ def _surrogate(
         zeros = jnp.zeros_like(score)
         return score, zeros, rollout.Regret.zero(problem, zeros)
 
-    (latent, total, regret), recorded = rollout.play(
+    (score, total, regret), recorded, last = rollout.play(
         policy,
         problem,
         params,
@@ -274,15 +274,20 @@ def _surrogate(
         record=record,
         look_ahead=how.baseline == "luck",
     )
+    ending = None if last is None else jax.lax.stop_gradient(centred(last))
+    regret = regret if last is None else regret.add(last)
     moments = None
-    if weights is not None:
+    if weights is None:
+        total = total if ending is None else total + ending * score
+    else:
         log_prob, gained, seen, surprises = recorded
         to_go = jax.lax.cumsum(gained, reverse=True)
+        to_go = to_go if ending is None else to_go + ending[None]
         if surprises is not None:
             seen = jnp.concatenate([seen, jax.lax.cumsum(surprises, reverse=True)], axis=1)
         moments = critic.moments(seen, to_go, counted)
         advantage = to_go - jnp.einsum("tf,tfrb->trb", weights, seen)
-        total += (advantage * log_prob).sum(0) + latent * to_go[0]
+        total += (advantage * log_prob).sum(0) + score * to_go[0]  # the score of the latent alone
     return total.mean(0), (regret.total.mean(0), moments)
 
 

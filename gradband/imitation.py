@@ -77,7 +77,7 @@ def _differentiate(
         return zeros, rollout.Regret.zero(problem, zeros)
 
     def total(flat: Array) -> tuple[Array, Array]:
-        (agreement, regret), _ = rollout.play(
+        (agreement, regret), _, last = rollout.play(
             policy,
             problem,
             unravel(flat),
@@ -90,6 +90,7 @@ def _differentiate(
             kept=True,
             reference=(reference, their_params),
         )
+        regret = regret if last is None else regret.add(last)
         counted = block * size + jnp.arange(size) < instances
         return jnp.where(counted, agreement[0], 0).sum(), regret.total[0]
 

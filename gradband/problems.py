@@ -16,6 +16,7 @@ from gradband.tables import read_table
 
 LARGEST_FILE = 1 << 24  # bytes of a problem file
 NOISES = ("shared", "independent")
+OPTIONAL = ("batch", "afterwards")
 KINDS = ("finite", "beta", "gaussian", "hierarchical", "mixture", "resampled", "table")
 
 
@@ -31,6 +32,10 @@ class Problem:
     With a `batch` of B, decisions are served in groups: a policy fixes its probabilities for the next B
     pulls, and sees their results together. The horizon counts pulls, and there are n / B rounds.
 
+    `afterwards` is how many more pulls the arm gets that the policy recommends after the last round (by
+    its `recommend`). They count in rewards, regrets, gradients and optima, and nothing is learned from
+    them: the visitors who see the winner of a test once it has ended.
+
     >>> Problem(priors.Beta(arms=10), horizon=1000).arms
     10
     """
@@ -40,6 +45,7 @@ class Problem:
     noise: str = "shared"
     name: str = ""
     batch: int = 1
+    afterwards: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "horizon", whole("horizon", self.horizon))
@@ -51,10 +57,14 @@ class Problem:
             raise unknown("noise", self.noise, NOISES)
         self.prior.check_horizon(self.horizon)
         object.__setattr__(self, "batch", whole("batch", self.batch))
+        object.__setattr__(self, "afterwards", whole("afterwards", self.afterwards, least=0))
+        if self.afterwards and not self.prior.knows_means:
+            raise InputError("what comes afterwards is counted by means, which this prior does not know")
         if self.horizon % self.batch:
             raise InputError(
                 f"the horizon counts pulls: {self.horizon} of them are not whole batches of {self.batch}"
             )
+        priors.check_draws(self.prior, self.horizon)
         if self.batch > 1 and not isinstance(self.prior.rewards, rewards.Bernoulli):
             raise InputError(f"batches need bernoulli rewards, not {self.prior.rewards.kind} ones")
 
@@ -62,6 +72,11 @@ class Problem:
     def rounds(self) -> int:
         """How often the policy decides."""
         return self.horizon // self.batch
+
+    @property
+    def pulls(self) -> int:
+        """All pulls that count: those of the horizon, and those afterwards."""
+        return self.horizon + self.afterwards
 
     @property
     def arms(self) -> int:
@@ -100,6 +115,7 @@ class Problem:
             "prior": self.prior.describe(),
             "rewards": self.prior.rewards.describe(),
             **({"batch": self.batch} if self.batch > 1 else {}),
+            **({"afterwards": self.afterwards} if self.afterwards else {}),
         }
 
 
@@ -205,7 +221,7 @@ def parse(given: dict[str, Any], folder: Path | None = None, arms: int | None = 
     """A problem from what a problem file says; tables are read from inside `folder`."""
     if not isinstance(given, dict):
         raise InputError(f"a problem must be a dictionary, not {shown(given)}")
-    _keys("", given, required=("horizon", "prior"), optional=("name", "noise", "rewards", "batch", "fit"))
+    _keys("", given, required=("horizon", "prior"), optional=("name", "noise", "rewards", *OPTIONAL, "fit"))
     prior = dict(_table("prior", given["prior"]))
     kind = prior.pop("kind", None)
     if kind not in KINDS:
@@ -223,7 +239,7 @@ def parse(given: dict[str, Any], folder: Path | None = None, arms: int | None = 
         given["horizon"],
         noise=given.get("noise", "shared"),
         name=name,
-        batch=given.get("batch", 1),
+        **{key: given[key] for key in OPTIONAL if key in given},
     )
 
 

@@ -41,7 +41,7 @@ def pytree(*data: str, dropped: tuple[str, ...] = ()) -> Any:
     return register
 
 
-def one_hot(index: Array, size: int) -> Array:
+def one_hot(index: Array | int, size: int) -> Array:
     """Booleans [size], true at `index`."""
     return jnp.arange(size) == index
 

@@ -45,7 +45,7 @@ class Bernoulli(Reward):
     kind: ClassVar[str] = "bernoulli"
 
     def draw(self, key: Array, mean: Array) -> Array:
-        return (random.uniform(key) < mean).astype(jnp.float32)
+        return (random.fine_unit(random.words(key)[0]) < mean).astype(jnp.float32)
 
 
 @dataclasses.dataclass(frozen=True)

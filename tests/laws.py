@@ -11,6 +11,7 @@ from gradband.learned import Learned
 ARMS, HORIZON = 4, 60
 TABLES = {
     "optimal-thresholds": gb.Problem(gb.priors.Beta(arms=2), horizon=HORIZON),
+    "optimal-choices": gb.Problem(gb.priors.Beta(arms=2), horizon=HORIZON, afterwards=500),
     "optimal-graph": gb.Problem(gb.priors.Beta(arms=3), horizon=12),
     "optimal-grid": gb.problems.named("distractors", arms=4, horizon=HORIZON),
 }

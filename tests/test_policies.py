@@ -114,7 +114,7 @@ def test_each_arm_is_pulled_once_first(name):
     params = policy.init(None)
     for t in range(K):
         state = after(policy, params, [(arm, 1.0) for arm in range(t)])
-        np.testing.assert_array_equal(np.exp(policy.log_probs(params, state)), np.eye(K)[t])
+        np.testing.assert_array_equal(np.exp(policy.next_log_probs(params, state, t)), np.eye(K)[t])
 
 
 @pytest.mark.parametrize("name", [n for n in POLICIES if not POLICIES[n].differentiable])
@@ -214,3 +214,18 @@ def test_horizons_and_parameters_out_of_range_are_refused():
 def test_thompson_sampling_needs_rewards_in_the_unit_interval():
     with pytest.raises(InputError, match=r"rewards in \[0, 1\]"):
         evaluate([policies.ThompsonSampling()], problems.Problem(priors.Gaussian(2), 20))
+
+
+@pytest.mark.parametrize("ones", [0.0, 9000.0, 20_000.0])
+@pytest.mark.brief
+def test_kl_softelim_has_a_gradient_for_means_near_0_and_1(ones):
+    """Also for 20 000 pulls without a one: arms that differ by far, and pseudo-counts of a thousandth."""
+    policy = bound("kl-softelim")
+    pulls = jnp.array([20_000.0, 20_000.0, 3.0])
+    state = Counts(pulls, jnp.array([0.0, ones, 3.0]))
+    for a in (1e-3, 1.0):
+        params = {"theta": jnp.float32(1.0), "a": jnp.float32(a), "b": jnp.float32(1e-3)}
+        log_probs = policy.log_probs(params, state)
+        assert np.exp(log_probs).sum() == pytest.approx(1, abs=1e-5)
+        p = jax.jacfwd(lambda params: jnp.exp(policy.log_probs(params, state)))(params)
+        assert all(np.isfinite(slope).all() for slope in p.values())

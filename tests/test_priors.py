@@ -1,12 +1,15 @@
 """Priors and rewards have the moments they should."""
 
+import dataclasses
+from typing import ClassVar
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import assert_z
 
-from gradband import priors, rewards
+from gradband import priors, random, rewards, rollout
 from gradband.errors import InputError
 from gradband.problems import Problem
 
@@ -141,3 +144,50 @@ def test_independent_noise_does_not_correlate_arms(law):
 def test_shared_noise_shifts_gaussian_rewards_alike():
     sample = rewards_of_all_arms(Problem(priors.Finite(MEANS, rewards=rewards.Gaussian()), 1))
     np.testing.assert_allclose(sample - sample[:, :1], np.tile([0, 0.3, 0.7], (MANY, 1)), atol=1e-5)
+
+
+def test_a_list_of_instances_is_trained_on_as_a_whole():
+    """Batches of training draw from all rows but those held out, which evaluation goes through in order."""
+    rows = np.linspace(0.01, 0.99, 50)[:, None].repeat(2, 1)
+    prior = priors.Drawn(rows, held_out=0.2)
+    problem = Problem(prior, 10)
+    seen = [np.asarray(rollout._instances(problem, jax.random.key(k), jnp.arange(8)))[0, 0] for k in (0, 1)]
+    assert not np.array_equal(*seen)
+    sampled = drawn(prior, count=2000)[:, 0]
+    np.testing.assert_allclose(np.unique(sampled), rows[:40, 0].astype(np.float32), rtol=1e-6)
+    fresh = problem.fresh()
+    instances = np.asarray(rollout._instances(fresh, jax.random.key(0), jnp.arange(fresh.prior.size)))
+    np.testing.assert_array_equal(instances[0, 0], rows[40:, 0].astype(np.float32))
+
+
+@dataclasses.dataclass(frozen=True)
+class Clipped(rewards.Gaussian):
+    """A Gaussian in [0, 1], whose mean is not its `mean`."""
+
+    def draw(self, key, mean):
+        return jnp.clip(super().draw(key, mean), 0, 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Exponential(rewards.Reward):
+    kind: ClassVar[str] = "exponential"
+    unit: ClassVar[bool] = False
+
+    def draw(self, key, mean):
+        return -mean * jnp.log(random.open_unit(random.words(key)[0]))
+
+
+class Doubled(priors.Beta):
+    """A prior whose rewards are twice what it says."""
+
+    def reward(self, key, instance, arm, t):
+        return 2 * super().reward(key, instance, arm, t)
+
+
+def test_rewards_whose_mean_is_another_are_refused():
+    with pytest.raises(InputError, match="Clipped do not have the means that Gaussian says"):
+        Problem(priors.Gaussian(3, 0.5, 0.2, rewards=Clipped(sd=0.3)), 20)
+    with pytest.raises(InputError, match="Bernoulli do not have the means that Doubled says"):
+        Problem(Doubled(3), 20)
+    own = priors.Beta(3, rewards=Exponential())
+    assert Problem(own, 20).replace(horizon=30).prior is own

@@ -67,3 +67,15 @@ def test_beta_at_its_ends():
     tiny = random.beta(key, jnp.full(MANY, 0.004), jnp.full(MANY, 0.012))
     share = float((tiny > 0.5).mean())
     assert abs(share - 0.25) < 5 * (0.25 * 0.75 / MANY) ** 0.5
+
+
+@pytest.mark.parametrize(("p", "tolerance"), [(1e-6, 2e-5), (1e-4, 1e-6), (0.015, 1e-6), (0.6, 1e-6)])
+def test_rare_events_are_as_rare_as_they_should_be(p, tolerance):
+    """The share of all 2³² words that are below p, found by bisection."""
+    p, low, high = np.float32(p), 0, 2**32
+    while high - low > 1:
+        middle = (low + high) // 2
+        below = bool(random.fine_unit(jnp.uint32(middle)) < p)
+        low, high = (middle, high) if below else (low, middle)
+    assert high / 2**32 == pytest.approx(float(p), rel=tolerance)
+    assert float(random.fine_unit(jnp.uint32(2**32 - 1))) < 1

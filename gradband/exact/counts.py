@@ -58,7 +58,7 @@ def by_counts(
             if isinstance(bound, ThompsonSampling)
             else partial(_probabilities, bound, learned, start)
         )
-        value, slope = np.zeros(_size(n)), np.zeros((learned, _size(n)))
+        value, slope = _ending(bound, start, problem), np.zeros((learned, _size(n)))
         for t in range(n - 1, -1, -1):
             value, slope = _backwards(problem.prior, t, layers(t), value, slope)
             if progress:
@@ -67,7 +67,7 @@ def by_counts(
         gradient = {name: np.asarray(derivative) for name, derivative in gradient.items()}
     reward = float(value[0])
     prior: Any = problem.prior
-    return Exact(reward, n * best_mean(prior) - reward, gradient)
+    return Exact(reward, problem.pulls * best_mean(prior) - reward, gradient)
 
 
 def check(policy: Policy, problem: Problem) -> Counting:
@@ -141,6 +141,19 @@ def _backwards(
     return new_value, new_slope
 
 
+def _ending(policy: Counting, params: Params, problem: Problem) -> np.ndarray:
+    """What the states [N] after the last round are worth: the pulls of the arm to stay with."""
+    n = problem.horizon
+    if not problem.afterwards:
+        return np.zeros(_size(n))
+    second = _by_state(partial(_recommended, policy.compiled(), params), n)
+    worth = []
+    for pulls, arm in enumerate(np.split(second, _starts(n)[1:-1])):
+        m0, m1 = _means(problem.prior, pulls, n - pulls)
+        worth.append(np.where(arm.reshape(pulls + 1, -1) == 0, m0, m1).ravel())
+    return problem.afterwards * np.concatenate(worth)
+
+
 def _means(prior: Any, pulls0: int, pulls1: int) -> tuple[np.ndarray, np.ndarray]:
     """Posterior means of both arms by (s₀, s₁)."""
     ones0, ones1 = np.arange(pulls0 + 1.0)[:, None], np.arange(pulls1 + 1.0)[None]
@@ -164,7 +177,13 @@ def _log_likelihood(mean: np.ndarray, ones: np.ndarray, pulls: int) -> np.ndarra
 
 
 def _probabilities(policy: Counting, learned: int, params: Params, t: int) -> Layer:
-    """Probabilities of arm 0 in layer t, chunk by chunk."""
+    """Probabilities of arm 0 in layer t, and their derivatives."""
+    found = _by_state(partial(_chunk, policy.compiled(), learned, params), t)
+    return found[0], found[1:]
+
+
+def _by_state(function: Callable[[np.ndarray], Array], t: int) -> np.ndarray:
+    """What a function of states [4, C] says of all states of layer t, chunk by chunk."""
     sides = [(pulls + 1, t - pulls + 1) for pulls in range(t + 1)]
     count = _size(t)
     states = np.zeros((4, -(-count // CHUNK) * CHUNK))  # T₀, T₁, s₀, s₁
@@ -173,20 +192,29 @@ def _probabilities(policy: Counting, learned: int, params: Params, t: int) -> La
     states[2, :count] = np.concatenate([np.repeat(np.arange(a), b) for a, b in sides])
     states[3, :count] = np.concatenate([np.tile(np.arange(b), a) for a, b in sides])
 
-    def in_double(block: int) -> tuple[Array, Array]:
+    def in_double(block: int) -> Array:
         with jax.enable_x64(True):  # which holds for one thread only
-            part = states[:, block * CHUNK : (block + 1) * CHUNK]
-            return _chunk(policy.compiled(), learned, params, part)
+            return function(states[:, block * CHUNK : (block + 1) * CHUNK])
 
     on = blocks.workers()._replace(memory=None)
     results = blocks.map_blocks(blocks.Work(in_double, (), (), count, CHUNK), on)
-    first, change = (np.concatenate(parts, axis=-1) for parts in zip(*results, strict=True))
-    return first[:count], change[:, :count]
+    return np.concatenate(results, axis=-1)[..., :count]
+
+
+@partial(jax.jit, static_argnums=0)
+def _recommended(policy: Counting, params: Params, states: Array) -> Array:
+    """The arms [C] to stay with in states [4, C]."""
+
+    def one(params: Params, pulls: Array, sums: Array) -> Array:
+        return policy.recommend(params, policy.after(Counts(pulls, sums)))
+
+    shape = (1, states.shape[1])
+    return batch_last(one, shape, (False, True, True))(params, states[:2, None], states[2:, None])[0]
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _chunk(policy: Counting, learned: int, params: Params, states: Array) -> tuple[Array, Array]:
-    """Probabilities of arm 0 [C] in states [4, C], and their derivatives [P, C]."""
+def _chunk(policy: Counting, learned: int, params: Params, states: Array) -> Array:
+    """Probabilities of arm 0 in states [4, C], and below them their derivatives [1 + P, C]."""
     count = states.shape[1]
     pulls, sums = states[:2, None], states[2:, None]
 
@@ -197,14 +225,14 @@ def _chunk(policy: Counting, learned: int, params: Params, states: Array) -> tup
         return batch_last(one, (1, count), (False, True, True))(params, pulls, sums)[0]
 
     if not learned:
-        return of(params), jnp.zeros((0, count))
+        return of(params)[None]
     flat, unravel = ravel_pytree(params)
 
     def along(direction: Array) -> tuple[Array, Array]:
         return jax.jvp(lambda flat: of(unravel(flat)), (flat,), (direction,))
 
     results = [along(direction) for direction in jnp.eye(learned, dtype=flat.dtype)]
-    return results[0][0], jnp.stack([derivative for _, derivative in results])
+    return jnp.stack([results[0][0], *(derivative for _, derivative in results)])
 
 
 class _Thompson:

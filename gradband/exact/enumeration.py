@@ -60,31 +60,45 @@ def by_enumeration(policy: Policy, problem: Problem, params: Params | None = Non
         start = {name: jnp.asarray(np.asarray(value), float) for name, value in start.items()}
         digits = np.array(list(itertools.product(range(outcomes), repeat=horizon)))
         pulled, gained = digits % arms, (digits // arms).astype(np.float64)
-        weight = jnp.asarray(_reward_probability(prior, pulled, gained) * gained.sum(1))
+        weight = (_reward_probability(prior, pulled, gained) * gained.sum(1))[:, None]
+
+        def play(params: Params) -> tuple[Array, Array]:
+            return jax.vmap(lambda a, y: _log_probability(bound, params, a, y))(pulled, gained)
+
+        if problem.afterwards:
+            one = np.append(gained, np.ones((len(gained), 1)), axis=1)  # the arm at the end pays once more
+            chosen = np.asarray(play(start)[1]).T  # [latents, H]
+            ends = [
+                _reward_probability(prior, np.append(pulled, arm[:, None], axis=1), one) for arm in chosen
+            ]
+            weight = weight + problem.afterwards * np.stack(ends, axis=1)
 
         def value(params: Params) -> Array:
-            logs = jax.vmap(lambda a, y: _log_probability(bound, params, a, y))(pulled, gained)
-            return (jnp.exp(logs) * weight[:, None]).sum()
+            return (jnp.exp(play(params)[0]) * weight).sum()
 
         gradient = jax.jacfwd(value)(start)
         reward = float(value(start))
         return Exact(
-            reward, horizon * best_mean(prior) - reward, {k: np.asarray(v) for k, v in gradient.items()}
+            reward,
+            problem.pulls * best_mean(prior) - reward,
+            {k: np.asarray(v) for k, v in gradient.items()},
         )
 
 
-def _log_probability(policy: Policy, params: Params, arms: Array, gained: Array) -> Array:
-    """Log-probabilities [latents] of pulling these arms [n], given their rewards [n]."""
+def _log_probability(policy: Policy, params: Params, arms: Array, gained: Array) -> tuple[Array, Array]:
+    """Log-probabilities [latents] of pulling these arms [n], given their rewards [n], and the arms that
+    are recommended in the end."""
     params = policy.folded(params)
 
-    def of(latent: Array, log_prob: Array) -> Array:
-        def step(carry: tuple, seen: tuple[Array, Array]) -> tuple[tuple, None]:
-            state, total = carry
-            total = total + pick(policy.log_probs(params, state), seen[0])
-            return (policy.update(params, state, *seen), total), None
+    def of(latent: Array, log_prob: Array) -> tuple[Array, Array]:
+        def step(carry: tuple, seen: tuple[Array, Array, Array]) -> tuple[tuple, None]:
+            (state, total), (t, arm, reward) = carry, seen
+            total = total + pick(policy.next_log_probs(params, state, t), arm)
+            return (policy.update(params, state, arm, reward), total), None
 
         start = (policy.begin(params, latent), log_prob)
-        return jax.lax.scan(step, start, (arms, gained))[0][1]
+        state, total = jax.lax.scan(step, start, (jnp.arange(len(arms)), arms, gained))[0]
+        return total, policy.recommend(params, state)
 
     logs = policy.latent_log_probs(params)
     return jax.vmap(of)(jnp.arange(policy.latents), logs)

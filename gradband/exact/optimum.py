@@ -13,9 +13,9 @@ from gradband.errors import InputError
 from gradband.exact.quadrature import best_mean
 from gradband.learned import Learned
 from gradband.policies import Policy
-from gradband.policies.optimal import OptimalGraph, OptimalGrid, OptimalThresholds
+from gradband.policies.optimal import OptimalChoices, OptimalGraph, OptimalGrid, OptimalThresholds
 from gradband.problems import Problem, as_problem
-from gradband.solvers import many_arms, posterior, store, two_arms
+from gradband.solvers import layout, many_arms, posterior, store, two_arms
 from gradband.solvers.graph import Graph
 
 LEAST_LOG = -1e4  # of a likelihood of 0, which float32 can hold and add up
@@ -57,13 +57,14 @@ def optimum(problem: Problem | str, *, progress: Progress | None = None) -> Opti
     check_size(problem)
     began = time.perf_counter()
     prior: Any = problem.prior
-    n = problem.horizon
     solve: Any = (
         _finite if isinstance(prior, priors.Finite) else _two_arms if prior.arms == 2 else _many_arms
     )
-    found = solve(prior, n, progress or (lambda done: None))
-    regret = n * best_mean(prior) - found.reward
-    policy = dataclasses.replace(found.policy, rounds=n).bind(problem.arms, n)
+    n, afterwards = problem.horizon, problem.afterwards
+    found = solve(prior, n, progress or (lambda done: None), afterwards)
+    regret = problem.pulls * best_mean(prior) - found.reward
+    policy: Policy = dataclasses.replace(found.policy, rounds=n, afterwards=bool(afterwards))
+    policy = policy.bind(problem.arms, n)
     numbers = {"reward": found.reward, "regret": regret, "error": found.error, "loss": found.loss}
     about = {
         "problem": problem.describe(),
@@ -98,6 +99,7 @@ def known_regret(problem: Problem, progress: Progress | None = None) -> float:
 def _key(problem: Problem) -> dict[str, Any]:
     """What decides a problem's optimum."""
     about = {"prior": problem.prior.describe(), "horizon": problem.horizon}
+    about |= {"afterwards": problem.afterwards} if problem.afterwards else {}
     return {"holds": "regret, error", "version": __version__, **about}
 
 
@@ -143,9 +145,10 @@ def check_size(problem: Problem) -> None:
         machine.require(needed, what, "take a shorter horizon or fewer instances")
     elif arms == 2:
         free = machine.free_memory()
-        fitting = (h for h in range(50, two_arms.LONGEST + 1, 50) if machine.fits(two_arms.memory(h), free))
+        most = layout.LONGEST if problem.afterwards else two_arms.LONGEST
+        fitting = (h for h in range(50, most + 1, 50) if machine.fits(two_arms.memory(h), free))
         longest = max(fitting, default=50)
-        if n > two_arms.LONGEST:
+        if n > most:
             raise InputError(f"{what} is too long for its table: a horizon of {longest} would do")
         machine.require(two_arms.memory(n), what, f"a horizon of {longest} would do")
     elif arms > 2:
@@ -169,23 +172,27 @@ class _Solved:
     loss: float | None = 0.0
 
 
-def _two_arms(prior: priors.Beta, n: int, progress: Progress) -> _Solved:
-    reward, table = two_arms.solve(prior.a, prior.b, n, machine.cores(), progress)
-    return _Solved(reward, "two-armed dynamic programme", OptimalThresholds(), {"thresholds": table})
+def _two_arms(prior: priors.Beta, n: int, progress: Progress, afterwards: int) -> _Solved:
+    reward, table = two_arms.solve(prior.a, prior.b, n, machine.cores(), progress, afterwards)
+    method = "two-armed dynamic programme"
+    if afterwards:
+        return _Solved(reward, method, OptimalChoices(), {"choices": table})
+    return _Solved(reward, method, OptimalThresholds(), {"thresholds": table})
 
 
-def _many_arms(prior: priors.Beta, n: int, progress: Progress) -> _Solved:
+def _many_arms(prior: priors.Beta, n: int, progress: Progress, afterwards: int) -> _Solved:
     if prior.arms == 1:
-        graph = Graph(n * best_mean(prior), np.zeros(1, np.int16), np.zeros((1, 1, 2), np.int32))
+        value = (n + afterwards) * best_mean(prior)
+        graph = Graph(value, np.zeros(1, np.int16), np.zeros((1, 1, 2), np.int32))
         policy, tables = _of_graph(graph, np.zeros(1), exchangeable=False)
         return _Solved(graph.value, "a single arm", policy, tables)
-    graph = many_arms.solve(prior.a, prior.b, n, progress)
+    graph = many_arms.solve(prior.a, prior.b, n, progress, afterwards)
     policy, tables = _of_graph(graph, many_arms.kinds(prior.a, prior.b), exchangeable=True)
     return _Solved(graph.value, "dynamic programme over multisets of arms", policy, tables)
 
 
-def _finite(prior: priors.Finite, n: int, progress: Progress) -> _Solved:
-    found = posterior.solve(prior.instances, prior.weights, n, progress)
+def _finite(prior: priors.Finite, n: int, progress: Progress, afterwards: int) -> _Solved:
+    found = posterior.solve(prior.instances, prior.weights, n, progress, afterwards)
     grid, instances = found.bounds.grid, found.bounds.instances
     if found.graph is not None:
         policy, tables = _of_graph(found.graph, instances.kind_of, exchangeable=False)

@@ -9,7 +9,7 @@ from gradband import files
 from gradband.errors import InputError, unknown
 from gradband.plain.base import Law, Memory
 from gradband.plain.indices import KLUCB, UCB1, UCBV, BayesUCB, Greedy
-from gradband.plain.lookups import Gittins, OptimalGraph, OptimalGrid, OptimalThresholds
+from gradband.plain.lookups import Gittins, OptimalChoices, OptimalGraph, OptimalGrid, OptimalThresholds
 from gradband.plain.networks import DQN, LSTM, IndexNetwork
 from gradband.plain.softmaxes import (
     Boltzmann,
@@ -46,6 +46,7 @@ LAWS: dict[str, type[Law]] = {
         IndexNetwork,
         KLSoftElim,
         OptimalThresholds,
+        OptimalChoices,
         OptimalGraph,
         OptimalGrid,
     )

@@ -96,6 +96,10 @@ class Law:
         """Probabilities [K] of pulling the arms."""
         raise NotImplementedError
 
+    def recommend(self, memory: Memory) -> int:
+        """The arm to stay with after the last round."""
+        return int(self.probabilities(memory).argmax())
+
     def hear(self, memory: Memory, arm: int, reward: float, propensity: float) -> None:
         """Remembers the reward of an arm that was pulled with some probability."""
         raise NotImplementedError
@@ -143,6 +147,13 @@ class Counting(Law):
     def begin(self, u: float) -> Memory:
         return {"pulls": np.zeros(self.arms), "sums": np.zeros(self.arms), "rounds": np.zeros(())}
 
+    def estimates(self, memory: Memory) -> np.ndarray:
+        """What the arms' means are taken to be [K], the greatest of which is recommended."""
+        return np.where(memory["pulls"] > 0, means(memory), -np.inf)
+
+    def recommend(self, memory: Memory) -> int:
+        return int(self.estimates(memory).argmax())
+
     def hear(self, memory: Memory, arm: int, reward: float, propensity: float) -> None:
         memory["pulls"][arm] += 1
         memory["sums"][arm] += reward
@@ -176,6 +187,10 @@ class Believing(Counting):
         super().check()
         number(f"a of {self.name}", self.a, LEAST, MOST)
         number(f"b of {self.name}", self.b, LEAST, MOST)
+
+    def estimates(self, memory: Memory) -> np.ndarray:
+        ones, zeros = self.posterior(memory)
+        return ones / (ones + zeros)
 
     def posterior(self, memory: Memory) -> tuple[np.ndarray, np.ndarray]:
         """The parameters [K] of the arms' beta posteriors."""

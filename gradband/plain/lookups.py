@@ -5,9 +5,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from gradband.errors import InputError, whole
+from gradband.errors import InputError, number, whole
 from gradband.plain.base import Believing, Counting, Memory, certain, greatest, softmax
-from gradband.solvers.layout import place, size
+from gradband.solvers.layout import LONGEST, byte_starts, cell, place, size
 
 
 def whole_counts(memory: Memory) -> tuple[np.ndarray, np.ndarray, int]:
@@ -39,6 +39,7 @@ class Optimal(Counting):
     batches: ClassVar[bool] = False  # it is optimal where every reward is seen at once
     flexible: ClassVar[bool] = False
     rounds: int = 0
+    afterwards: bool = False
 
     def check(self) -> None:
         super().check()
@@ -51,6 +52,10 @@ class Optimal(Counting):
 
     def probabilities(self, memory: Memory) -> np.ndarray:
         return certain(self.choice(memory), self.arms)
+
+    def recommend(self, memory: Memory) -> int:
+        over = self.afterwards and memory["rounds"] == self.horizon
+        return self.choice(memory) if over else super().recommend(memory)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -70,6 +75,28 @@ class OptimalThresholds(Optimal):
     def choice(self, memory: Memory) -> int:
         pulls, ones, t = whole_counts(memory)
         return int(ones[1] >= self.params["thresholds"][place(t, pulls[0], ones[0])])
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OptimalChoices(Optimal):
+    """Two arms: a bit for each state, whether to pull the second arm."""
+
+    name: ClassVar[str] = "optimal-choices"
+
+    def check(self) -> None:
+        super().check()
+        if self.arms != 2:
+            raise InputError(f"{self.name} is a policy for 2 arms, not {self.arms}")
+        number(f"horizon of {self.name}", self.horizon, 1, LONGEST)
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return {"choices": (int(byte_starts(self.horizon + 1)[-1]),)}
+
+    def choice(self, memory: Memory) -> int:
+        pulls, ones, t = whole_counts(memory)
+        at = cell(t, pulls[0], ones[0], ones[1])
+        start = byte_starts(t)[-1]
+        return int(self.params["choices"][start + at // 8] >> (at % 8)) & 1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -138,7 +165,7 @@ class OptimalGrid(Optimal):
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         return {
-            "action": (self.horizon, self.points),
+            "action": (self.horizon + self.afterwards, self.points),
             "log_likelihood": (2, self.instances, self.arms),
             "log_weights": (self.instances,),
             "ranks": (self.resolution + 1, self.instances - 1),

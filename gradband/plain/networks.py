@@ -132,6 +132,9 @@ class IndexNetwork(Counting):
         h = self.hidden
         return {"w0": (h, FEATURES), "b0": (h,), "w1": (h, 3 * h), "b1": (h,), "w2": (h,), "doubt": ()}
 
+    def estimates(self, memory: Memory) -> np.ndarray:
+        return (memory["sums"] + self.a) / (memory["pulls"] + self.a + self.b)
+
     def probabilities(self, memory: Memory) -> np.ndarray:
         pulls, sums = memory["pulls"], memory["sums"]
         left = max(self.horizon - float(memory["rounds"]), 0.0)

@@ -72,6 +72,10 @@ class KLSoftElim(Counting, OneParameter):
         positive("a of kl-softelim", self.a)
         positive("b of kl-softelim", self.b)
 
+    def estimates(self, memory: Memory) -> np.ndarray:
+        a, b = float(self.params["a"]), float(self.params["b"])
+        return (a + memory["sums"]) / (a + b + memory["pulls"])
+
     def probabilities(self, memory: Memory) -> np.ndarray:
         ones = float(self.params["a"]) + memory["sums"]
         zeros = float(self.params["b"]) + memory["pulls"] - memory["sums"]
@@ -156,6 +160,9 @@ class ExploreThenCommit(OneParameter):
         turn = int(memory["decided"])
         exploring = turn < self.arms * memory["length"]
         return certain(turn % self.arms if exploring else int(means(memory).argmax()), self.arms)
+
+    def recommend(self, memory: Memory) -> int:
+        return int(means(memory).argmax())
 
     def decide(self, memory: Memory) -> bool:
         memory["decided"] += 1

@@ -15,7 +15,7 @@ from gradband.policies.index_network import IndexNetwork
 from gradband.policies.kl_softelim import KLSoftElim
 from gradband.policies.kl_ucb import KLUCB
 from gradband.policies.lstm import LSTM
-from gradband.policies.optimal import OptimalGraph, OptimalGrid, OptimalThresholds
+from gradband.policies.optimal import OptimalChoices, OptimalGraph, OptimalGrid, OptimalThresholds
 from gradband.policies.softelim import SoftElim
 from gradband.policies.split import Split
 from gradband.policies.thompson import ThompsonSampling
@@ -49,7 +49,7 @@ POLICIES: dict[str, type[Policy]] = {
 }
 # Policies that only a problem's optimum makes; their files can be read.
 TABLES: dict[str, type[Policy]] = {
-    policy.name: policy for policy in (OptimalThresholds, OptimalGraph, OptimalGrid)
+    policy.name: policy for policy in (OptimalThresholds, OptimalChoices, OptimalGraph, OptimalGrid)
 }
 
 

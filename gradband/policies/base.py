@@ -38,6 +38,8 @@ class Policy:
     """Is made for rewards in [0, 1] only."""
     batches: ClassVar[bool] = False
     """Can hear of a batch of pulls at once (`update_many`)."""
+    opens: ClassVar[bool] = False
+    """Pulls each arm once before anything else, where pulls are decided one by one."""
     latents: ClassVar[int] = 1
     """Values of a latent variable that is drawn before the first round."""
     log_scale: ClassVar[frozenset[str]] = frozenset()
@@ -54,6 +56,11 @@ class Policy:
 
     def check(self) -> None:
         """Refuses settings that can't be played."""
+        if self.opens and self.horizon < self.arms:
+            raise InputError(
+                f"{self.name} pulls each arm once first: with {self.arms} arms it needs a horizon "
+                f"of at least {self.arms}, not {self.horizon}"
+            )
 
     def init(self, key: Array) -> Params:
         """Parameters to start from. Policies with random initial weights use the key."""
@@ -109,13 +116,22 @@ class Policy:
         """log p_θ(i | H) of all arms [K]; −inf where an arm can't be pulled."""
         raise NotImplementedError
 
+    def next_log_probs(self, params: Params, state: State, t: Array | int) -> Array:
+        """log p of all arms [K] for a single pull in round t: arm t while t < K, if the policy `opens`."""
+        log_probs = self.log_probs(params, state)
+        return jnp.where(t < self.arms, certain(t, self.arms), log_probs) if self.opens else log_probs
+
     def act(self, key: Array, params: Params, state: State) -> Array:
         """The arm that a policy without a density pulls."""
         raise NotImplementedError
 
     def probabilities(self, params: Params, state: State) -> Array:
-        """Probabilities [K] of pulling the arms, also of policies that can't be differentiated."""
+        """Probabilities [K] of a single pull, also of policies that can't be differentiated."""
         return jnp.exp(self.log_probs(params, state))
+
+    def recommend(self, params: Params, state: State) -> Array:
+        """The arm to stay with after the last round: here the one that it would most likely pull."""
+        return jnp.argmax(self.log_probs(params, state))
 
     def update(self, params: Params, state: State, arm: Array, reward: Array) -> State:
         """The state after pulling an arm."""
@@ -194,18 +210,9 @@ class Counts(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Counting(Policy):
-    """A policy that remembers counts. With `opens`, it pulls each arm once before anything else."""
+    """A policy that remembers counts. Set `opens` to have it pull each arm once before anything else."""
 
     batches: ClassVar[bool] = True
-    opens: ClassVar[bool] = True
-
-    def check(self) -> None:
-        super().check()
-        if self.opens and self.horizon < self.arms:
-            raise InputError(
-                f"{self.name} pulls each arm once first: with {self.arms} arms it needs a horizon "
-                f"of at least {self.arms}, not {self.horizon}"
-            )
 
     def begin(self, params: Params, latent: Array) -> Any:
         return Counts.zeros(self.arms)
@@ -215,6 +222,16 @@ class Counting(Policy):
 
     def update_many(self, params: Params, state: Any, pulls: Array, sums: Array) -> Any:
         return state.add_many(pulls, sums)
+
+    def probabilities(self, params: Params, state: Any) -> Array:
+        return jnp.exp(self.next_log_probs(params, state, state.rounds))
+
+    def estimates(self, params: Params, state: Any) -> Array:
+        """What the arms' means are taken to be [K], the greatest of which is recommended."""
+        return jnp.where(state.pulls > 0, state.means, -jnp.inf)
+
+    def recommend(self, params: Params, state: Any) -> Array:
+        return jnp.argmax(self.estimates(params, state))
 
     def after(self, counts: Counts) -> State:
         """The state after rewards of 0 and 1 with these counts."""
@@ -229,7 +246,6 @@ class Believing(Counting):
     """
 
     binary: ClassVar[bool] = True
-    opens: ClassVar[bool] = False
     a: float = 1.0
     b: float = 1.0
 
@@ -237,6 +253,9 @@ class Believing(Counting):
         super().check()
         positive(f"a of {self.name}", self.a)
         positive(f"b of {self.name}", self.b)
+
+    def estimates(self, params: Params, state: Any) -> Array:
+        return (self.a + state.sums) / (self.a + self.b + state.pulls)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -261,12 +280,6 @@ class Index(Counting):
         return best / best.sum()
 
 
-def certain(arm: Array, arms: int) -> Array:
+def certain(arm: Array | int, arms: int) -> Array:
     """Log-probabilities [K] that pull one arm for sure."""
     return jnp.where(one_hot(arm, arms), 0.0, -jnp.inf)
-
-
-def each_arm_once(counts: Counts, log_probs: Array) -> Array:
-    """Pulls arm t in round t while t < K, and then follows `log_probs` [K]."""
-    arms = log_probs.shape[0]
-    return jnp.where(counts.rounds < arms, certain(counts.rounds, arms), log_probs)

@@ -6,7 +6,7 @@ from typing import ClassVar
 import jax
 from jax import Array
 
-from gradband.policies.base import Counting, Counts, OneParameter, Params, each_arm_once
+from gradband.policies.base import Counting, Counts, OneParameter, Params
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -14,7 +14,8 @@ class Boltzmann(Counting, OneParameter):
     """Each arm once, then p_i ∝ exp(μ̂_i / θ) with temperature θ > 0."""
 
     name: ClassVar[str] = "boltzmann"
+    opens: ClassVar[bool] = True
     theta: float = 0.2
 
     def log_probs(self, params: Params, state: Counts) -> Array:
-        return each_arm_once(state, jax.nn.log_softmax(state.means / params["theta"]))
+        return jax.nn.log_softmax(state.means / params["theta"])

@@ -42,7 +42,6 @@ class DQN(Index):
 
     name: ClassVar[str] = "dqn"
     binary: ClassVar[bool] = True
-    opens: ClassVar[bool] = False
     hidden: int = 64
 
     def check(self) -> None:

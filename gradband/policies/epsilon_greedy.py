@@ -6,7 +6,7 @@ from typing import ClassVar
 import jax.numpy as jnp
 from jax import Array
 
-from gradband.policies.base import Counting, Counts, OneParameter, Params, each_arm_once
+from gradband.policies.base import Counting, Counts, OneParameter, Params
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -14,6 +14,7 @@ class EpsilonGreedy(Counting, OneParameter):
     """Each arm once, then p_i = θ/K + (1 − θ) 1{i is best} / #best, with ε = θ in (0, 1]."""
 
     name: ClassVar[str] = "epsilon-greedy"
+    opens: ClassVar[bool] = True
     most: ClassVar[float] = 1.0
     theta: float = 0.5
 
@@ -21,4 +22,4 @@ class EpsilonGreedy(Counting, OneParameter):
         best = (state.means == state.means.max()).astype(state.pulls.dtype)
         theta = params["theta"]
         probabilities = theta / self.arms + (1 - theta) * best / best.sum()
-        return each_arm_once(state, jnp.log(probabilities))
+        return jnp.log(probabilities)

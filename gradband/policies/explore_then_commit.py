@@ -62,6 +62,9 @@ class ExploreThenCommit(OneParameter):
         best = jnp.argmax(state.counts.means)
         return certain(jnp.where(self.exploring(state), turn, best), self.arms)
 
+    def recommend(self, params: Params, state: Exploration) -> Array:
+        return jnp.argmax(state.counts.means)
+
     def update(self, params: Params, state: Exploration, arm: Array, reward: Array) -> Exploration:
         # The commitment rests on the exploration alone: later rewards leave the counts as they are.
         counts = jax.tree.map(

@@ -10,7 +10,7 @@ from jax.scipy.special import gammaln
 from gradband import random
 from gradband.errors import positive
 from gradband.policies.base import Believing, Counts, Params
-from gradband.policies.thompson import draws_for, shared_out
+from gradband.policies.thompson import MOST_SAMPLES, share_out
 from gradband.solvers.levels import LEVELS, levels_of
 
 
@@ -52,4 +52,4 @@ class HierarchicalTS(Believing):
         return jnp.argmax(self.sampled(key, state, 1)[0])
 
     def allocate(self, key: Array, params: Params, state: Counts, batch: int) -> Array:
-        return shared_out(self.sampled(key, state, draws_for(batch)), batch)
+        return share_out(self.sampled(key, state, min(batch, MOST_SAMPLES)), batch)

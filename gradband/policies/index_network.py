@@ -30,7 +30,6 @@ class IndexNetwork(Counting):
 
     name: ClassVar[str] = "index"
     unit: ClassVar[bool] = True
-    opens: ClassVar[bool] = False
     hidden: int = 32
     a: float = 1.0
     b: float = 1.0
@@ -86,6 +85,9 @@ class IndexNetwork(Counting):
         pooled = params["w1"][:, h:] @ jnp.concatenate([e.max(1), e.mean(1)]) + params["b1"]
         y = jax.nn.silu(params["w1"][:, :h] @ e + pooled[:, None])
         return params["w2"] @ y - params["doubt"] * doubt
+
+    def estimates(self, params: Params, state: Counts) -> Array:
+        return (state.sums + self.a) / (state.pulls + self.a + self.b)
 
     def log_probs(self, params: Params, state: Counts) -> Array:
         return jax.nn.log_softmax(self.scores(params, state))

@@ -23,7 +23,6 @@ class KLSoftElim(Counting, OneParameter):
 
     name: ClassVar[str] = "kl-softelim"
     unit: ClassVar[bool] = True
-    opens: ClassVar[bool] = False
     log_scale: ClassVar[frozenset[str]] = frozenset({"theta", "a", "b"})
     a: float = 1.0
     b: float = 1.0
@@ -43,6 +42,9 @@ class KLSoftElim(Counting, OneParameter):
         lower, upper = super().bounds()
         return lower | dict.fromkeys("ab", self.least), upper | dict.fromkeys("ab", self.most)
 
+    def estimates(self, params: Params, state: Counts) -> Array:
+        return (params["a"] + state.sums) / (params["a"] + params["b"] + state.pulls)
+
     def log_probs(self, params: Params, state: Counts) -> Array:
         ones, zeros = params["a"] + state.sums, params["b"] + state.pulls - state.sums
         mean, rest = ones / (ones + zeros), zeros / (ones + zeros)
@@ -52,14 +54,18 @@ class KLSoftElim(Counting, OneParameter):
 def divergence(mean: Array, rest: Array) -> Array:
     """kl(μ_i, max_j μ_j) [K] of Bernoulli variables, from μ [K] and 1 − μ, both above 0.
 
-    The two logarithms nearly cancel, and T kl would have errors of 10⁻⁴ in float32. Here what cancels is
-    left out: with g = max_j μ_j − μ_i, it is g² (1/μ_j + 1/(1 − μ_j)) less what logarithms curve.
+    For means near each other the two logarithms nearly cancel, and T kl would have errors of 10⁻⁴ in
+    float32. Here what cancels is left out: with g = max_j μ_j − μ_i, it is g² (1/μ_j + 1/(1 − μ_j)) less
+    what logarithms curve. Where g is more than half of μ_j or of 1 − μ_i, it is computed as it is defined.
 
     >>> print(divergence(jnp.array([0.5, 0.25]), jnp.array([0.5, 0.75])).round(4))
     [0.     0.1308]
     """
     best, worst, gap = mean.max(), rest.min(), mean.max() - mean
-    return gap**2 * (1 / best + 1 / worst) - mean * curve(-gap / best) - rest * curve(gap / worst)
+    far = (mean < best / 2) | (worst < rest / 2)
+    near = jnp.where(far, 0, gap)
+    close = near**2 * (1 / best + 1 / worst) - mean * curve(-near / best) - rest * curve(near / worst)
+    return jnp.where(far, mean * jnp.log(mean / best) + rest * jnp.log(rest / worst), close)
 
 
 def curve(x: Array) -> Array:

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from gradband.errors import InputError, shown, whole
+from gradband.errors import InputError, number, shown, whole
 from gradband.policies.base import Counting, Counts, Params
 from gradband.pytrees import one_hot
-from gradband.solvers.layout import place, size
+from gradband.solvers.layout import LONGEST, byte_starts, cell, place, size
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -21,9 +21,10 @@ class Optimal(Counting):
     differentiable: ClassVar[bool] = False
     binary: ClassVar[bool] = True
     batches: ClassVar[bool] = False  # it is optimal where every reward is seen at once
-    opens: ClassVar[bool] = False
     rounds: int = 0
     """the horizon that the table was made for"""
+    afterwards: bool = False
+    """whether the table also has the arm to stay with after the last round"""
 
     def check(self) -> None:
         super().check()
@@ -36,6 +37,9 @@ class Optimal(Counting):
 
     def act(self, key: Array, params: Params, state: Any) -> Array:
         return self.choice(params, state)
+
+    def recommend(self, params: Params, state: Any) -> Array:
+        return self.choice(params, state) if self.afterwards else super().recommend(params, state)
 
     def probabilities(self, params: Params, state: Any) -> Array:
         return one_hot(self.choice(params, state), self.arms).astype(jnp.result_type(float))
@@ -65,6 +69,29 @@ class OptimalThresholds(Optimal):
         pulls, ones, t = (x.astype(jnp.int32) for x in (state.pulls, state.sums, state.rounds))
         threshold = params["thresholds"][place(t, pulls[0], ones[0])]
         return (ones[1] >= threshold).astype(jnp.int32)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OptimalChoices(Optimal):
+    """Two arms, and pulls afterwards: a bit for each state, whether to pull the second arm."""
+
+    name: ClassVar[str] = "optimal-choices"
+
+    def check(self) -> None:
+        super().check()
+        if self.arms != 2:
+            raise InputError(f"{self.name} is a policy for 2 arms, not {self.arms}")
+        number(f"horizon of {self.name}", self.horizon, 1, LONGEST)
+
+    def shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
+        return {"choices": jax.ShapeDtypeStruct((int(byte_starts(self.horizon + 1)[-1]),), np.uint8)}
+
+    def choice(self, params: Params, state: Counts) -> Array:
+        pulls, ones, t = (x.astype(jnp.int32) for x in (state.pulls, state.sums, state.rounds))
+        at = cell(t, pulls[0], ones[0], ones[1])
+        start = jnp.asarray(byte_starts(self.horizon + 1), jnp.int32)[t]
+        bits = params["choices"][start + at // 8].astype(jnp.int32)
+        return (bits >> (at % 8)) & 1
 
 
 class Node(NamedTuple):
@@ -122,6 +149,9 @@ class OptimalGraph(Optimal):
         )
         return before.sum(1)
 
+    def estimates(self, params: Params, state: Node) -> Array:
+        return super().estimates(params, state.counts)
+
     def choice(self, params: Params, state: Node) -> Array:
         return jnp.argmax(self.places(params, state.counts) == params["action"][state.number])
 
@@ -150,7 +180,7 @@ class OptimalGrid(Optimal):
 
     def shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
         return {
-            "action": jax.ShapeDtypeStruct((self.horizon, self.points), np.int16),
+            "action": jax.ShapeDtypeStruct((self.horizon + self.afterwards, self.points), np.int16),
             "log_likelihood": jax.ShapeDtypeStruct((2, self.instances, self.arms), np.float32),
             "log_weights": jax.ShapeDtypeStruct((self.instances,), np.float32),
             "ranks": jax.ShapeDtypeStruct((self.resolution + 1, self.instances - 1), np.int32),

@@ -6,7 +6,7 @@ from typing import ClassVar
 import jax.numpy as jnp
 from jax import Array
 
-from gradband.policies.base import Counting, Counts, OneParameter, Params, each_arm_once
+from gradband.policies.base import Counting, Counts, OneParameter, Params
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -20,8 +20,9 @@ class SoftElim(Counting, OneParameter):
     """
 
     name: ClassVar[str] = "softelim"
+    opens: ClassVar[bool] = True
 
     def log_probs(self, params: Params, state: Counts) -> Array:
         statistic = 2 * (state.means.max() - state.means) ** 2 * state.pulls
         exponent = -statistic / params["theta"]  # at most 0, and 0 for the best arm: no overflow
-        return each_arm_once(state, exponent - jnp.log(jnp.exp(exponent).sum()))
+        return exponent - jnp.log(jnp.exp(exponent).sum())

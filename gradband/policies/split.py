@@ -16,7 +16,6 @@ class Split(Index):
     """All arms alike for a `share` of the pulls, and then the arm that was best until there."""
 
     name: ClassVar[str] = "split"
-    opens: ClassVar[bool] = False
     share: float = 0.5
 
     def check(self) -> None:

@@ -4,12 +4,13 @@ import dataclasses
 from typing import ClassVar
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from gradband import random
 from gradband.policies.base import Believing, Counts, Params
 
-DRAWS = 64
+MOST_SAMPLES = 64  # of a posterior, for a batch; more pulls share them
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -28,21 +29,18 @@ class ThompsonSampling(Believing):
 
     def allocate(self, key: Array, params: Params, state: Counts, batch: int) -> Array:
         ones, zeros = self.a + state.sums, self.b + state.pulls - state.sums
-        draws = draws_for(batch)
+        draws = min(batch, MOST_SAMPLES)
         sampled = random.beta(key, jnp.tile(ones, draws), jnp.tile(zeros, draws))
-        return shared_out(sampled.reshape(draws, self.arms), batch)
+        return share_out(sampled.reshape(draws, self.arms), batch)
 
 
-def draws_for(batch: int) -> int:
-    """Among how many samples of the posterior a batch is shared out: up to `DRAWS`, each as many pulls."""
-    return max(draws for draws in range(1, DRAWS + 1) if batch % draws == 0)
-
-
-def shared_out(sampled: Array, batch: int) -> Array:
+def share_out(sampled: Array, batch: int) -> Array:
     """Pulls of each arm [K] in a batch, where each sample of the means [draws, K] pulls its best arm.
 
-    Of arms that are equally good, as tiny means may be in float32, it pulls the first.
+    Samples pull as often as each other, or once more. Of arms that are equally good, as tiny means may be
+    in float32, the first is pulled.
     """
     draws, arms = sampled.shape
+    pulls = batch // draws + (np.arange(draws) < batch % draws)
     best = jnp.arange(arms)[None] == jnp.argmax(sampled, axis=1)[:, None]
-    return best.sum(0) * float(batch // draws)
+    return (best * pulls[:, None].astype(np.float32)).sum(0)

@@ -41,6 +41,9 @@ class UCBV(Index):
     def after(self, counts: Counts) -> Moments:
         return Moments(counts, counts.sums)
 
+    def estimates(self, params: Params, state: Moments) -> Array:
+        return super().estimates(params, state.counts)
+
     def index(self, params: Params, state: Moments) -> Array:
         counts = state.counts
         pulls = jnp.maximum(counts.pulls, 1)

@@ -7,24 +7,14 @@ from typing import ClassVar
 import jax.numpy as jnp
 from jax import Array
 
-from gradband.policies.base import Params, Policy
+from gradband.policies.base import Counting, Counts, Params
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Uniform(Policy):
-    """p_i = 1/K in every round."""
+class Uniform(Counting):
+    """p_i = 1/K in every round: an equal split, which ends on the arm with the greatest μ̂_i."""
 
     name: ClassVar[str] = "uniform"
-    batches: ClassVar[bool] = True
 
-    def begin(self, params: Params, latent: Array) -> tuple[()]:
-        return ()
-
-    def log_probs(self, params: Params, state: tuple[()]) -> Array:
+    def log_probs(self, params: Params, state: Counts) -> Array:
         return jnp.full(self.arms, -math.log(self.arms))
-
-    def update(self, params: Params, state: tuple[()], arm: Array, reward: Array) -> tuple[()]:
-        return ()
-
-    def update_many(self, params: Params, state: tuple[()], pulls: Array, sums: Array) -> tuple[()]:
-        return ()

@@ -8,6 +8,7 @@ reward belongs to the round and is the same for all arms. Subclass `Prior` for a
 from gradband.priors.base import Instance, Prior, numbers
 from gradband.priors.beta import Beta
 from gradband.priors.drawn import Drawn
+from gradband.priors.draws import check_draws
 from gradband.priors.finite import Finite
 from gradband.priors.gaussian import Gaussian
 from gradband.priors.hierarchical import Hierarchical
@@ -31,5 +32,6 @@ __all__ = [
     "Sampler",
     "Scaled",
     "Table",
+    "check_draws",
     "numbers",
 ]

@@ -67,6 +67,15 @@ class Prior:
         raise NotImplementedError
 
 
+def trained_on(count: int, held_out: float) -> int:
+    """How many of a list of instances are trained on; the last ones, a share `held_out`, are not.
+
+    >>> trained_on(10, 0.2), trained_on(3, 0.01), trained_on(5, 0)
+    (8, 2, 5)
+    """
+    return count - int(np.clip(round(count * held_out), held_out > 0, count - 1))
+
+
 def numbers(what: str, values: Any, axes: int) -> np.ndarray:
     """Finite numbers with this many axes, none of them empty, or an error that names them."""
     try:

@@ -10,7 +10,7 @@ from jax import Array
 
 from gradband import rewards as laws
 from gradband.errors import InputError, number
-from gradband.priors.base import Instance, Prior, checksum, numbers
+from gradband.priors.base import Instance, Prior, checksum, numbers, trained_on
 from gradband.pytrees import pytree
 
 
@@ -42,8 +42,7 @@ class Table(Prior):
     @property
     def trained_on(self) -> int:
         """How many instances `sample` draws from; the others are held out."""
-        count = int(self.table.shape[0])
-        return count - int(np.clip(round(count * self.held_out), self.held_out > 0, count - 1))
+        return trained_on(int(self.table.shape[0]), self.held_out)
 
     @property
     def checksum(self) -> str:

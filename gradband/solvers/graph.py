@@ -18,19 +18,28 @@ class Graph:
     child: np.ndarray
 
 
-def induce(layers: list[tuple[np.ndarray, np.ndarray]]) -> Graph:
+def induce(
+    layers: list[tuple[np.ndarray, np.ndarray]], ending: np.ndarray | None = None, afterwards: int = 0
+) -> Graph:
     """The optimal graph of rounds, each with its chances of a one [S, P] and its children [S, P, 2].
 
-    Children are numbered within the next round.
+    Children are numbered within the next round. With `afterwards`, the chances [S, P] of the `ending` are
+    those after the last round, where a position is chosen for that many pulls: these nodes come last.
     """
     value = np.zeros(layers[-1][1].max() + 1)
     below = sum(len(chance) for chance, _ in layers)
     actions, children = [], []
+    if afterwards:
+        assert ending is not None
+        value = afterwards * ending.max(1)
+        actions.append(ending.argmax(1).astype(np.int16))
+        children.append(np.zeros((*ending.shape, 2), np.int32))
     for i, (chance, child) in reversed(list(enumerate(layers))):
         q = chance * (1 + value[child[..., 1]]) + (1 - chance) * value[child[..., 0]]
         actions.append(q.argmax(1).astype(np.int16))
-        # After the last round there is nothing to do.
-        children.append(child + np.int32(below) if i + 1 < len(layers) else np.zeros_like(child))
+        # After the last round there is nothing to do, unless an arm is chosen for afterwards.
+        onwards = afterwards or i + 1 < len(layers)
+        children.append(child + np.int32(below) if onwards else np.zeros_like(child))
         below -= len(chance)
         value = q.max(1)
     return Graph(float(value[0]), np.concatenate(actions[::-1]), np.concatenate(children[::-1]))

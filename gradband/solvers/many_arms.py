@@ -53,8 +53,10 @@ def solve(
     b: Sequence[float],
     horizon: int,
     progress: Callable[[float], None] = lambda done: None,
+    afterwards: int = 0,
 ) -> Graph:
-    """The optimal expected reward of n rounds, and the optimal policy. Ask `nodes` first whether it fits.
+    """The optimal expected reward of n rounds and of an arm's pulls `afterwards`, and the optimal policy.
+    Ask `nodes` first whether it fits.
 
     The arms' positions are their ranks by kind and then by `code`.
 
@@ -91,7 +93,11 @@ def solve(
         _verify(states, layers[-1], after, kind, codes)
         keys = found
         progress((t + 1) / n)
-    return induce([((alpha + ones[rows]) / (alpha + beta + pulls[rows]), child) for rows, child in layers])
+
+    def chances(rows: np.ndarray) -> np.ndarray:
+        return (alpha + ones[rows]) / (alpha + beta + pulls[rows])
+
+    return induce([(chances(rows), child) for rows, child in layers], chances(states), afterwards)
 
 
 def _sorted(states: np.ndarray, kind: np.ndarray, codes: int) -> np.ndarray:

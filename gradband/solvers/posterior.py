@@ -58,14 +58,21 @@ class Instances:
 class Bounds:
     """Bounds on the value of the rounds from t on, for every t, on a grid."""
 
-    def __init__(self, instances: Instances, grid: Grid, horizon: int, progress: Progress) -> None:
+    def __init__(
+        self, instances: Instances, grid: Grid, horizon: int, progress: Progress, afterwards: int = 0
+    ) -> None:
         self.instances, self.grid, self.horizon = instances, grid, horizon
         points = len(grid.points)
         self.upper = np.zeros((horizon + 1, points))
         self.alpha = np.zeros((horizon + 1, points, len(instances.weights)))
-        self.action = np.zeros((horizon, points), np.int16)
+        self.action = np.zeros((horizon + bool(afterwards), points), np.int16)
         ahead = self.successors(grid.points)
         rows = np.arange(points)
+        if afterwards:
+            worth = instances.predict(grid.points)
+            self.action[horizon] = worth.argmax(1)
+            self.upper[horizon] = afterwards * worth.max(1)
+            self.alpha[horizon] = afterwards * instances.means.T[worth.argmax(1)]
         for t in range(horizon - 1, -1, -1):
             q, alphas = self.lookahead(t, grid.points, ahead)
             lower = np.einsum("saj,sj->sa", alphas, grid.points)
@@ -107,7 +114,8 @@ class Bounds:
             part = posterior[start : start + size]
             upper, alphas = self.lookahead(t, part, self.successors(part))
             lower = np.einsum("saj,sj->sa", alphas, part)
-            found.append(upper >= lower.max(1, keepdims=True) - 1e-12)
+            most = lower.max(1, keepdims=True)
+            found.append(upper >= most - 1e-12 * np.maximum(1, most))  # the best arm, whatever the rounding
         return np.concatenate(found)
 
     def chosen(self, t: int, posterior: np.ndarray) -> np.ndarray:
@@ -140,8 +148,9 @@ def lattice(
     arms: Callable[[int, np.ndarray], np.ndarray],
     most: int,
     progress: Progress = lambda done: None,
-) -> list[Layer] | None:
-    """Posteriors that can be reached if only these arms [S, A] are pulled in round t at posteriors [S, J].
+) -> tuple[list[Layer], np.ndarray] | None:
+    """Posteriors that can be reached if only these arms [S, A] are pulled in round t at posteriors [S, J],
+    and what arms pay on average [S, A] after the last round.
 
     None if there are more than `most`.
     """
@@ -169,25 +178,27 @@ def lattice(
         if states > most:
             return None
         progress((t + 1) / horizon)
-    return layers
+    posterior = np.exp(log)
+    return layers, instances.predict(posterior / posterior.sum(1, keepdims=True))
 
 
-def best_value(layers: list[Layer] | None) -> float | None:
+def best_value(found: tuple[list[Layer], np.ndarray] | None, afterwards: int = 0) -> float | None:
     """The value of the best choices on a lattice, by backward induction."""
-    if layers is None:
+    if found is None:
         return None
-    value = np.zeros(max(layers[-1].zero.max(), layers[-1].one.max()) + 1)
+    layers, ending = found
+    value = afterwards * ending.max(1)
     for layer in reversed(layers):
         q = layer.chance * (1 + value[layer.one]) + (1 - layer.chance) * value[layer.zero]
         value = np.maximum.reduceat(q, layer.starts)
     return float(value[0])
 
 
-def whole_graph(instances: Instances, horizon: int, most: int) -> Graph | None:
+def whole_graph(instances: Instances, horizon: int, most: int, afterwards: int = 0) -> Graph | None:
     """The optimal choice at every posterior that any history leads to, if they are at most `most`."""
     count = instances.means.shape[1]
-    layers = lattice(instances, horizon, lambda t, posterior: np.ones((len(posterior), count), bool), most)
-    if layers is None:
+    found = lattice(instances, horizon, lambda t, posterior: np.ones((len(posterior), count), bool), most)
+    if found is None:
         return None
     return induce(
         [
@@ -195,8 +206,10 @@ def whole_graph(instances: Instances, horizon: int, most: int) -> Graph | None:
                 layer.chance.reshape(-1, count),
                 np.stack([layer.zero, layer.one], -1).reshape(-1, count, 2),
             )
-            for layer in layers
-        ]
+            for layer in found[0]
+        ],
+        found[1],
+        afterwards,
     )
 
 
@@ -215,9 +228,15 @@ class Solution:
 
 
 def solve(
-    means: np.ndarray, weights: np.ndarray, horizon: int, progress: Progress = lambda done: None
+    means: np.ndarray,
+    weights: np.ndarray,
+    horizon: int,
+    progress: Progress = lambda done: None,
+    afterwards: int = 0,
 ) -> Solution:
     """The optimal expected reward of n rounds on instances with means [J, K] and weights [J].
+
+    It includes an arm's pulls `afterwards`.
 
     A coarse grid is tried first, and a fine one if its bounds do not keep the lattice small, or its policy
     loses more than a ten-thousandth of the regret.
@@ -237,19 +256,20 @@ def solve(
         if points == FINE and (grid_steps(count, arms, horizon, points) > STEPS or not room):
             break
         grid = Grid(count, resolution_for(count, horizon, points))
-        bounds = Bounds(instances, grid, horizon, lambda done: progress(0.5 * done))
+        bounds = Bounds(instances, grid, horizon, lambda done: progress(0.5 * done), afterwards)
         if exact is None:
             found = lattice(
                 instances, horizon, bounds.plausible, most, lambda done: progress((1 + done) / 2)
             )
-            exact = best_value(found)
-        reached = best_value(lattice(instances, horizon, bounds.chosen, most))
+            exact = best_value(found, afterwards)
+        reached = best_value(lattice(instances, horizon, bounds.chosen, most), afterwards)
         loss = None if reached is None or exact is None else max(exact - reached, 0.0)
-        regret = horizon * float(instances.weights @ instances.means.max(1)) - (exact or 0.0)
+        pulls = horizon + afterwards
+        regret = pulls * float(instances.weights @ instances.means.max(1)) - (exact or 0.0)
         if exact is not None and loss is not None and loss <= 1e-4 * regret + 1e-9:
             return Solution(exact, 0.0, loss, LATTICE, bounds)
     if exact is not None:
-        graph = whole_graph(instances, horizon, most)
+        graph = whole_graph(instances, horizon, most, afterwards)
         return Solution(exact, 0.0, 0.0 if graph else loss, LATTICE, bounds, graph)
     low, high = bounds.now()
     low = low if reached is None else max(low, reached)

@@ -19,6 +19,7 @@ from gradband.solvers.compiled import compiled
 from gradband.solvers.layout import size
 
 place = compiled(inline="always")(layout.place)
+cell = compiled(inline="always")(layout.cell)
 
 TIE = 1e-10  # advantages below this are rounding: arm 0 is taken
 LONGEST = 1450  # rounds: a policy file of a gigabyte
@@ -35,12 +36,17 @@ def solve(
     horizon: int,
     workers: int = 1,
     progress: Callable[[float], None] | None = None,
+    afterwards: int = 0,
 ) -> tuple[float, np.ndarray]:
     """The optimal expected reward of n rounds, and the optimal policy as a table of thresholds (int16).
 
     Before round t, after s₀ ones in T₀ pulls of arm 0, the policy pulls arm 0 if s₁ is below
     `table[place(t, T₀, s₀)]`. That the decision is monotone in s₁ is checked everywhere; it holds for
     independent priors.
+
+    An arm's pulls `afterwards` are one more round, whose reward counts that many times. Decisions are then
+    not monotone, since arms that are near each other are worth exploring: the table has a bit for each
+    state (`layout.cell`), whether to pull arm 1, from byte `layout.byte_starts(n + 1)[t]` on for round t.
 
     >>> value, table = solve([1, 1], [1, 1], horizon=10)
     >>> round(value, 7)
@@ -49,11 +55,13 @@ def solve(
     for name, parameters in (("a", a), ("b", b)):
         for parameter in parameters:
             positive(f"{name} of a beta prior", parameter)
-    n = whole("horizon", horizon)
+    n = whole("horizon", horizon) + bool(afterwards)
+    weight = float(afterwards or 1)
     alpha, beta = np.asarray(a, float), np.asarray(b, float)
     starts = np.array([0, *np.cumsum([(pulls + 1) * (n - pulls) for pulls in range(n)])])
     value = np.zeros(starts[-1] + 1)  # one more: the last row reads a number beyond it, times 0
-    table = np.zeros(size(n), np.int16)
+    table = np.zeros(0 if afterwards else size(n), np.int16)
+    packed: list[np.ndarray] = []
     with ThreadPoolExecutor(workers) as pool:
         for t in range(n - 1, -1, -1):
             # Each worker takes a range of T₀. It reads the first rectangle of the next range, which is
@@ -61,16 +69,20 @@ def solve(
             work = np.cumsum([(pulls + 1) * (t - pulls + 1) for pulls in range(t + 1)])
             cuts = [int(c) for c in np.searchsorted(work, np.linspace(0, work[-1], workers + 1))]
             cuts[-1] = t + 1
+            choices = np.zeros(work[-1] if afterwards else 0, np.uint8)
             edges = [value[starts[c] : starts[min(c + 1, n)]].copy() for c in cuts[1:]]
             jobs = [
-                pool.submit(_layer, alpha, beta, n, t, low, high, starts, value, edge, table)
+                pool.submit(
+                    _layer, alpha, beta, n, t, low, high, weight, starts, value, edge, table, choices
+                )
                 for low, high, edge in zip(cuts[:-1], cuts[1:], edges, strict=True)
             ]
             if not all(job.result() for job in jobs):
                 raise ArithmeticError("the optimal decision is not monotone in the other arm's ones")
+            packed.append(np.packbits(choices, bitorder="little"))
             if progress:
                 progress(1 - (t / n) ** 4)
-    return float(value[0]), table
+    return float(value[0]), np.concatenate(packed[::-1]) if afterwards else table
 
 
 @compiled(fastmath={"contract", "nnan", "nsz"})
@@ -81,12 +93,18 @@ def _layer(
     t: int,
     low: int,
     high: int,
+    weight: float,
     starts: np.ndarray,
     value: np.ndarray,
     edge: np.ndarray,
     table: np.ndarray,
+    choices: np.ndarray,
 ) -> bool:
-    """Values before round t, T₀ in [low, high), over those of the next; whether decisions are monotone."""
+    """Values before round t, T₀ in [low, high), over those of the next; whether decisions are monotone.
+
+    The reward of the last round counts `weight` times, and all rounding grows with it.
+    """
+    tie = TIE * weight
     m1 = np.empty(t + 1)
     better = np.empty(t + 1)
     monotone = True
@@ -101,8 +119,8 @@ def _layer(
             row = value[starts[first] + s0 * width : starts[first] + (s0 + 1) * width + 1]
             if last_layer:
                 for s1 in range(second + 1):
-                    better[s1] = m1[s1] - m0
-                    row[s1] = max(m0, m1[s1])
+                    better[s1] = weight * (m1[s1] - m0)
+                    row[s1] = weight * max(m0, m1[s1])
             else:
                 if first + 1 < high:
                     zero = value[starts[first + 1] + s0 * (width - 1) :]
@@ -114,10 +132,15 @@ def _layer(
                     q1 = m1[s1] + (m1[s1] * row[s1 + 1] + (1 - m1[s1]) * row[s1])
                     better[s1] = q1 - q0
                     row[s1] = max(q0, q1)
+            if len(choices):
+                begin = cell(t, first, s0, 0)
+                for s1 in range(second + 1):
+                    choices[begin + s1] = better[s1] > tie
+                continue
             threshold = 0
             for s1 in range(second + 1):
-                threshold += better[s1] <= TIE
+                threshold += better[s1] <= tie
             for s1 in range(threshold, second + 1):
-                monotone &= better[s1] > TIE
+                monotone &= better[s1] > tie
             table[place(t, first, s0)] = threshold
     return monotone
