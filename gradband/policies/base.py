@@ -51,16 +51,16 @@ class Policy:
     def bind(self, arms: int, horizon: int) -> Self:
         """This policy for K arms and n rounds."""
         bound = dataclasses.replace(self, arms=number_of_arms(arms), horizon=horizon)
+        if self.opens and horizon < arms:
+            raise InputError(
+                f"{self.name} pulls each arm once first: with {arms} arms it needs a horizon of at least "
+                f"{arms}, not {horizon}"
+            )
         bound.check()
         return bound
 
     def check(self) -> None:
         """Refuses settings that can't be played."""
-        if self.opens and self.horizon < self.arms:
-            raise InputError(
-                f"{self.name} pulls each arm once first: with {self.arms} arms it needs a horizon "
-                f"of at least {self.arms}, not {self.horizon}"
-            )
 
     def init(self, key: Array) -> Params:
         """Parameters to start from. Policies with random initial weights use the key."""
