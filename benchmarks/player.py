@@ -7,7 +7,10 @@ SoftElim with ten arms is what the target is for: 30 µs for a decision and its 
 
 import subprocess
 import sys
+import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 
@@ -27,12 +30,27 @@ def imported() -> float:
 def decided(name: str, arms: int, decisions: int, **params: float) -> float:
     """Seconds of a decision and its reward, after a few hundred of them."""
     law = plain.law(name, arms, 10**6, {}, {key: np.array(value) for key, value in params.items()})
-    player = Player(law)
+    player = Player(law, seed=0)
     for round in range(300 + decisions):
         if round == 300:
             began = time.perf_counter()
         player.update(player.select(), round % 3 == 0)
     return (time.perf_counter() - began) / decisions
+
+
+def kept(threads: int, decisions: int) -> float:
+    """Seconds of a decision and its reward if both are on disk before they return, of threads together."""
+    law = plain.law("softelim", 10, 10**6, {}, {"theta": np.array(0.5)})
+    with tempfile.TemporaryDirectory() as folder, Player(law, 0, journal=Path(folder, "journal")) as player:
+
+        def decide(thread: int) -> None:
+            for i in range(decisions // threads):
+                player.update(player.select(), i % 3 == 0)
+
+        began = time.perf_counter()
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(decide, range(threads)))
+        return (time.perf_counter() - began) / decisions
 
 
 def main() -> None:
@@ -48,6 +66,9 @@ def main() -> None:
         print(
             f"{name}, {arms} arms: {1e6 * min(times):.1f} µs (least of 3, greatest {1e6 * max(times):.1f})"
         )
+    for threads in (1, 8):
+        seconds = kept(threads, 800)
+        print(f"softelim, 10 arms, with a journal, {threads} threads: {1e3 * seconds:.2f} ms a decision")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ Names are imported when they are first used, so that `import gradband` is fast.
     learned = gb.learn(gb.policies.SoftElim(), problem, seed=0)
     table = gb.evaluate([learned, gb.policies.ThompsonSampling()], problem)
     learned.save("policy.safetensors")
-    player = gb.Player("policy.safetensors", seed=0)
+    player = gb.Player("policy.safetensors")
 """
 
 import importlib

@@ -53,11 +53,11 @@ def check_event(player: "Player", event: Any) -> None:
         done = "added" if op == "add" else "retired"
         player.need_flexible(done)
         allowed = (player.arms_ever,) if op == "add" else player.arms if len(player.arms) > 1 else ()
-        if _count("arm", event["arm"]) not in allowed or event["arm"] >= MOST_ARMS:
+        if check_count("arm", event["arm"]) not in allowed or event["arm"] >= MOST_ARMS:
             raise InputError(f"arm {shown(event['arm'])} can't be {done}")
     else:
         raise InputError(f"there is no op {shown(op)}")
-    if "drawn" in event and not player.drawn <= _count("drawn", event["drawn"]) <= player.drawn + 1:
+    if "drawn" in event and not player.drawn <= check_count("drawn", event["drawn"]) <= player.drawn + 1:
         raise InputError(f"after {player.drawn} draws there can't be {event['drawn']}")
 
 
@@ -72,7 +72,7 @@ def check_state(player: "Player", state: Any) -> dict[str, Any]:
     if state["fingerprint"] != player.law.fingerprint:
         raise InputError(f"this is the state of another policy, {shown(state['policy'])}")
     for name in ("seed", "drawn", "decisions", "numbered", "arms"):
-        _count(name, state[name])
+        check_count(name, state[name])
     law = player.law
     if not law.arms <= state["arms"] <= MOST_ARMS or (state["arms"] > law.arms and not law.flexible):
         raise InputError(f"{law.name} can't have {state['arms']} arms")
@@ -104,9 +104,9 @@ def _decision(event: dict[str, Any], arms: int, batches: bool) -> None:
     """Checks a decision or a batch by itself."""
     if not is_id(event["id"]):
         raise InputError(f"an id must be a text of 1 to {LONGEST_ID} characters, not {shown(event['id'])}")
-    _count("drawn", event["drawn"])
+    check_count("drawn", event["drawn"])
     if "arm" in event:
-        if _count("arm", event["arm"]) >= arms or not _probability(event["p"]) or event["p"] == 0:
+        if check_count("arm", event["arm"]) >= arms or not _probability(event["p"]) or event["p"] == 0:
             raise InputError(f"{shown(event)} is not a decision among {arms} arms")
         return
     pulls, p = event["arms"], event["p"]
@@ -115,7 +115,7 @@ def _decision(event: dict[str, Any], arms: int, batches: bool) -> None:
     if len(pulls) != len(p) or not all(_probability(entry) for entry in p):
         raise InputError("a batch needs one probability for each of its arms")
     for count, share in zip(pulls, p, strict=True):
-        if _count("pulls", count) >= MOST_PULLS or (count and not share):
+        if check_count("pulls", count) >= MOST_PULLS or (count and not share):
             raise InputError(f"an arm of probability {share} can't be pulled {count} times")
 
 
@@ -150,7 +150,7 @@ def check_sums(decision: dict[str, Any], sums: Any) -> None:
     if not isinstance(sums, list | tuple) or len(sums) != len(decision["arms"]):
         raise InputError(f"a batch needs one sum for each of its {len(decision['arms'])} arms")
     for arm, (ones, pulls) in enumerate(zip(sums, decision["arms"], strict=True)):
-        if _count("a sum of rewards", ones) > pulls:
+        if check_count("a sum of rewards", ones) > pulls:
             raise InputError(f"arm {arm} was pulled {pulls} times in this batch, and can't pay {ones}")
 
 
@@ -177,7 +177,8 @@ def is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MOST_DRAWS
 
 
-def _count(what: str, value: Any) -> int:
+def check_count(what: str, value: Any) -> int:
+    """A whole number that is at least 0 and fits 63 bits, or an error that names it."""
     if not is_count(value):
         raise InputError(f"{what} must be a whole number of at least 0, not {shown(value)}")
     return int(value)
@@ -188,7 +189,7 @@ def _probability(value: Any) -> bool:
 
 
 def _distinct(what: str, given: Any, arms: int) -> list[int]:
-    if not isinstance(given, list) or any(_count(what, arm) >= arms for arm in given):
+    if not isinstance(given, list) or any(check_count(what, arm) >= arms for arm in given):
         raise InputError(f"{what} must be a list of arms, not {shown(given)}")
     if len(set(given)) < len(given):
         raise InputError(f"{what} must name each arm once")

@@ -41,7 +41,7 @@ def law():
 @functools.cache
 def header():
     """The first line of a journal, without its checksum."""
-    journal.Journal(scratch() / "fresh", Player(law())).close()
+    journal.Journal(scratch() / "fresh", Player(law(), 0)).close()
     return (scratch() / "fresh").read_bytes().rstrip()[: -len(b',"crc":"00000000"}')] + b"}\n"
 
 
@@ -155,7 +155,7 @@ def checkpoint(content):
 
 def journals(content):
     made = sealed(header() + content[1:]) if content[:1] > b"\x7f" else content[1:]
-    player = Player(law())
+    player = Player(law(), 0)
     with journal.Journal(written("journal", made), player):
         player.probabilities()
 
@@ -169,7 +169,7 @@ def parquets(content):
 
 
 def state(content):
-    player = Player(law())
+    player = Player(law(), 0)
     try:
         given = json.loads(content)
     except (ValueError, RecursionError):
@@ -180,7 +180,7 @@ def state(content):
 
 
 def requests(content):
-    player = Player(law())
+    player = Player(law(), 0)
     for number, line in enumerate(content.split(b"\n")):
         json.loads(service.respond(player, None, line, number))
 
@@ -220,7 +220,7 @@ def torn(content, entries):
 def played():
     """Lines of a journal, and the state after them."""
     events = []
-    player = Player(law(), record=events.append)
+    player = Player(law(), 0, record=events.append)
     for i in range(6):
         arm = player.select(f"d{i}" if i % 2 else None)
         if i != 3:
@@ -285,7 +285,7 @@ def corpus(name):
     if name == "journal":
         return [b"\0" + sealed(header() + b"\n".join(events)), b"\xff" + b"\n".join(events)]
     if name == "state":
-        return [json.dumps(state).encode() for state in (after, Player(law()).state())]
+        return [json.dumps(state).encode() for state in (after, Player(law(), 0).state())]
     lines = [{"op": "select"}, {"op": "update", "id": "#1", "reward": 1}, {"op": "state"}, {"op": "add"}]
     lines += [{"op": "retire", "arm": 0}, {"op": "select", "count": 5, "id": "x"}, {"op": "probabilities"}]
     lines += [{"op": "update", "id": "x", "rewards": [0, 1, 1]}, {"op": "restore", "state": after}]

@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import stat
 import subprocess
 import sys
 import time
@@ -192,6 +193,35 @@ def test_nothing_is_written_of_what_json_can_not_hold(path):
     with pytest.raises(TypeError):
         files.save(path, "thing", {}, {"object": object()})
     assert os.listdir(path.parent) == []
+
+
+def test_a_file_is_on_disk_before_it_is_in_place_and_its_name_afterwards(path, monkeypatch):
+    """A crash leaves the old file or all of the new one: contents are flushed first, then the name."""
+    calls = []
+    fsync, replace = os.fsync, os.replace
+
+    def flushed(file):
+        found = os.fstat(file)
+        calls.append("flush folder" if stat.S_ISDIR(found.st_mode) else f"flush {found.st_size} bytes")
+        fsync(file)
+
+    def put(source, target):
+        calls.append(f"put {Path(target).name}")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", flushed)
+    monkeypatch.setattr(os, "replace", put)
+    files.write_text(path, "first")
+    assert calls == ["flush 5 bytes", f"put {path.name}", "flush folder"]
+    calls.clear()
+    files.save(path, "policy", ARRAYS, ABOUT, keep=True)
+    size = path.stat().st_size
+    assert calls == [
+        f"flush {size} bytes",
+        f"put {files.before(path).name}",
+        f"put {path.name}",
+        "flush folder",
+    ]
 
 
 def test_old_file_is_replaced(path):

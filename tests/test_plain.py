@@ -124,7 +124,7 @@ def test_chances_of_being_best_in_closed_form():
 @pytest.mark.parametrize("name", SAMPLED)
 def test_samplers_pull_arms_as_often_as_their_probabilities_say(files, name):
     given = gb.load(files(name))
-    player, rng = Player(files(name)), np.random.default_rng(0)
+    player, rng = Player(files(name), seed=0), np.random.default_rng(0)
     for _ in range(40):
         arm = player.select()
         player.update(arm, float(rng.random() < (0.1, 0.3, 0.5, 0.35)[arm]))

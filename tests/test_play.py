@@ -1,5 +1,7 @@
 """`gradband play`: lines of JSON, and a journal that loses nothing."""
 
+import concurrent.futures
+import contextlib
 import json
 import os
 import random
@@ -125,7 +127,7 @@ def test_a_state_goes_on_in_another_process(policy):
     ],
 )
 def test_a_bad_request_has_one_clear_answer_and_changes_nothing(policy, request_, says):
-    player = Player(policy)
+    player = Player(policy, seed=0)
     player.select("open")
     player.select_many(8, "batch")
     before = player.state()
@@ -138,12 +140,12 @@ def test_a_bad_request_has_one_clear_answer_and_changes_nothing(policy, request_
 def test_an_id_may_be_any_text(policy, tmp_path):
     """Also half of a character that takes two, which UTF-8 has no bytes for."""
     path, ids = tmp_path / "journal.jsonl", ["\ud800", "a\nb", "\u0000", "ÿ" * 256]
-    player = Player(policy)
+    player = Player(policy, seed=0)
     with Journal(path, player) as journal:
         player.record = journal.append
         assert [ask(player, {"op": "select", "id": id}, journal)["id"] for id in ids] == ids
         journal.commit()
-    again = Player(policy)
+    again = Player(policy, seed=0)
     Journal(path, again).close()
     assert again.open == tuple(ids)
 
@@ -190,7 +192,7 @@ def test_all_kinds_of_events_are_kept(policy, tmp_path):
 
 
 def written(policy, path, updates=5):
-    player = Player(policy)
+    player = Player(policy, seed=0)
     with Journal(path, player) as journal:
         player.record = journal.append
         for i in range(updates):
@@ -205,8 +207,7 @@ def test_a_half_written_last_line_is_dropped_wherever_it_stops(policy, tmp_path)
     ends = [i + 1 for i, byte in enumerate(data) if byte == ord("\n")]
     for size in range(len(data)):
         path.write_bytes(data[:size])
-        player = Player(policy)
-        with Journal(path, player) as journal:
+        with Journal(path, Player(policy)) as journal:  # whatever seed it had
             whole = max((end for end in ends if end <= size), default=0)
             assert journal.dropped == size - whole
             assert journal.events == max(0, sum(end <= size for end in ends) - 1)
@@ -231,7 +232,7 @@ def test_any_other_damage_is_refused_with_its_line(policy, tmp_path):
         changed[where] ^= int(rng.integers(1, 256))
         path.write_bytes(changed)
         with pytest.raises(gb.InputError, match=rf"journal.jsonl, line {data[:where].count(10) + 1}:"):
-            Journal(path, Player(policy))
+            Journal(path, Player(policy, seed=0))
         assert path.read_bytes() == bytes(changed)
     for wrong, number in (
         (lines[:2] + lines[3:], 3),  # a line is gone
@@ -243,7 +244,7 @@ def test_any_other_damage_is_refused_with_its_line(policy, tmp_path):
     ):
         path.write_bytes(b"".join(wrong))
         with pytest.raises(gb.InputError, match=f"line {number}:"):
-            Journal(path, Player(policy))
+            Journal(path, Player(policy, seed=0))
     done, _ = play(policy, [], "--journal", str(path))
     assert done.returncode == 2
     assert "line 1" in done.stderr
@@ -289,7 +290,7 @@ def test_events_that_can_not_be_are_refused(policy, tmp_path, event):
     path = tmp_path / "journal.jsonl"
     forged([event], path, policy)
     with pytest.raises(gb.InputError, match="line 2:"):
-        Journal(path, Player(policy))
+        Journal(path, Player(policy, seed=0))
 
 
 @pytest.mark.parametrize("content", [b"x", b'{"rows": []}', b"a,b\n1,2\n", b'{"format":"else"'])
@@ -297,7 +298,7 @@ def test_a_file_that_is_no_journal_is_left_alone(policy, tmp_path, content):
     path = tmp_path / "mine"
     path.write_bytes(content)
     with pytest.raises(gb.InputError, match="line 1: this is"):
-        Journal(path, Player(policy))
+        Journal(path, Player(policy, seed=0))
     assert path.read_bytes() == content
 
 
@@ -305,7 +306,7 @@ def test_what_is_no_file_is_no_journal(policy, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path, tmp_path / "pipe", "/dev/null"):
         with pytest.raises(gb.InputError, match="is not a file"):
-            Journal(path, Player(policy))
+            Journal(path, Player(policy, seed=0))
     with pytest.raises(gb.InputError, match="it is not a file"):
         Player(tmp_path / "pipe")
 
@@ -325,7 +326,7 @@ def test_a_full_disk_ends_the_play_before_it_answers(policy, tmp_path):
 
 
 def test_a_journal_that_could_not_be_written_is_not_written_on(policy, tmp_path, monkeypatch):
-    player = Player(policy)
+    player = Player(policy, seed=0)
     with Journal(tmp_path / "journal.jsonl", player) as journal:
         player.record = journal.append
         player.select()
@@ -339,11 +340,11 @@ def test_a_journal_that_could_not_be_written_is_not_written_on(policy, tmp_path,
 
 
 def test_a_journal_is_for_a_player_from_its_start(policy, tmp_path):
-    player = Player(policy)
+    player = Player(policy, seed=0)
     player.select()
     with pytest.raises(gb.InputError, match="first decision on"):
         Journal(tmp_path / "journal.jsonl", player)
-    fresh = Player(policy)
+    fresh = Player(policy, seed=0)
     with Journal(tmp_path / "journal.jsonl", fresh) as journal:
         fresh.record = journal.append
         with pytest.raises(gb.InputError, match="the record would lie"):
@@ -354,14 +355,14 @@ def test_replaying_takes_time_in_proportion(policy, tmp_path):
     """Four times as many open decisions take about four times as long, not sixteen times."""
 
     def seconds(count):
-        path, player = tmp_path / f"{count}.jsonl", Player(policy)
+        path, player = tmp_path / f"{count}.jsonl", Player(policy, seed=0)
         with Journal(path, player) as journal:
             player.record = journal.append
             for i in range(count):
                 player.select(f"visitor {i}")
             journal.commit()
         began = time.perf_counter()
-        Journal(path, Player(policy)).close()
+        Journal(path, Player(policy, seed=0)).close()
         return time.perf_counter() - began
 
     assert min(seconds(20_000) for _ in range(2)) < 9 * min(seconds(5000) for _ in range(3))
@@ -376,16 +377,273 @@ def test_a_journal_belongs_to_a_policy_and_a_seed_and_one_process(policy, tmp_pa
     ucb1 = gb.policies.UCB1().bind(4, 10_000)
     Learned(ucb1, {}, {}, {}).save(other)
     with pytest.raises(gb.InputError, match="another policy"):
-        Journal(path, Player(other))
-    with Journal(path, Player(policy)), pytest.raises(gb.InputError, match="in use by another process"):
-        Journal(path, Player(policy))
+        Journal(path, Player(other, seed=0))
+    with (
+        Journal(path, Player(policy, seed=0)),
+        pytest.raises(gb.InputError, match="in use by another process"),
+    ):
+        Journal(path, Player(policy, seed=0))
     with pytest.raises(gb.InputError, match="can't open the journal"):
-        Journal(tmp_path / "gone" / "journal.jsonl", Player(policy))
+        Journal(tmp_path / "gone" / "journal.jsonl", Player(policy, seed=0))
     path.write_bytes(b"")
-    with Journal(path, Player(policy)) as journal:
-        player = Player(policy)
+    with Journal(path, Player(policy, seed=0)) as journal:
+        player = Player(policy, seed=0)
         answer = ask(player, {"op": "restore", "state": player.state()}, journal)
         assert "goes on from its journal" in answer["error"]
+
+
+@pytest.mark.parametrize("again", ["select", "update"])
+@pytest.mark.parametrize("id", ["x", "#1"])
+def test_a_finished_decision_is_not_read_again(policy, tmp_path, id, again):
+    made = {"op": "select", "id": id, "arm": 0, "p": 1.0, "drawn": 2}
+    heard = {"op": "update", "id": id, "reward": 1.0, "heard": 1.0, "drawn": 2}
+    path = tmp_path / "journal.jsonl"
+    forged([made, heard], path, policy)
+    with Player(policy, journal=path) as player:
+        assert player.finished(id)
+    forged([made, heard, (made | {"drawn": 3}) if again == "select" else heard], path, policy)
+    with pytest.raises(gb.InputError, match="line 4: .*(was made before|has its reward already)"):
+        Journal(path, Player(policy))
+
+
+def test_a_journal_has_its_seed(policy, tmp_path):
+    path = str(tmp_path / "journal.jsonl")
+    with Player(policy, journal=path) as player:
+        player.select_many(100, "a")
+        seed, state = player.seed, player.state()
+    assert Player(policy).seed != seed
+    for given in (None, seed, np.int64(seed)):
+        with Player(policy, given, journal=path) as again:
+            assert again.state() == state
+    with pytest.raises(gb.InputError, match=f"begun with the seed {seed}: give the same one, or none"):
+        Player(policy, seed + 1, journal=path)
+    done, (answer,) = play(policy, [{"op": "state"}], "--journal", path)
+    assert answer["state"] == state
+    assert f"goes on after 1 event, with the seed {seed}" in done.stderr
+    seeds = {play(policy, [{"op": "state"}])[1][0]["state"]["seed"] for _ in range(2)}
+    assert len(seeds) == 2
+
+
+class Disk:
+    """Writes and flushes of files, as they are asked for; flushes can be made to wait."""
+
+    def __init__(self, monkeypatch):
+        self.calls, self.free = [], threading.Event()
+        self.free.set()
+        for name in ("write", "fsync", "fdatasync", "replace"):
+            monkeypatch.setattr(os, name, self.noted(name, getattr(os, name)))
+
+    def noted(self, name, function):
+        def call(first, *rest):
+            if name in ("fsync", "fdatasync"):
+                assert self.free.wait(10)
+            done = function(first, *rest)
+            self.calls.append("write" if name == "write" else "flush" if "sync" in name else name)
+            return done
+
+        return call
+
+
+def test_what_is_committed_was_flushed_to_disk(policy, tmp_path, monkeypatch):
+    disk = Disk(monkeypatch)
+    player = Player(policy, journal=tmp_path / "journal.jsonl")
+    assert disk.calls == ["write", "flush", "flush"]  # its first line, and its name in the folder
+    disk.calls.clear()
+    player.update(player.select(), 1)
+    assert disk.calls == ["write", "flush"] * 2
+    player.close()
+    by_hand = Player(policy)
+    with Journal(tmp_path / "other.jsonl", by_hand) as journal:
+        by_hand.record = journal.append
+        disk.calls.clear()
+        by_hand.update(by_hand.select(), 1)
+        assert disk.calls == []
+        journal.commit()
+        journal.commit()
+        assert disk.calls == ["write", "flush"]
+
+
+def test_threads_wait_for_the_disk_and_share_its_writes(policy, tmp_path, monkeypatch):
+    """While one is written, seven more are decided: none returns before it is on disk, with one more write.
+
+    Nor is anyone told that a reward is there already, or gets a decision again, before it is.
+    """
+    player = Player(policy, journal=tmp_path / "journal.jsonl")
+    player.select("a")
+    disk = Disk(monkeypatch)
+    disk.free.clear()
+    asked = [lambda: player.update("a", 1)]
+    asked += [lambda i=i: player.select(f"b{i}") for i in range(6)]
+    asked += [lambda: player.select("b0"), lambda: player.update("a", 1)]
+    with concurrent.futures.ThreadPoolExecutor(len(asked)) as pool:
+        answers = []
+        for ask_one in asked:
+            answers.append(pool.submit(ask_one))
+            time.sleep(0.05)
+        assert player.state()["decisions"] == 7
+        assert disk.calls == ["write"]
+        assert not any(answer.done() for answer in answers)
+        disk.free.set()
+        assert answers[7].result() == answers[1].result()
+        with pytest.raises(gb.InputError, match="has its reward already"):
+            answers[8].result()
+    assert disk.calls == ["write", "flush"] * 2
+    player.close()
+
+
+@contextlib.contextmanager
+def switching_often():
+    """Threads take turns as often as they can, so that whatever they can disturb is disturbed."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
+def play_in_threads(policy, path, threads, decisions, commit_every=None):
+    """Decisions of many threads on one player, each with its reward, and then a restart."""
+    player = Player(policy) if commit_every else Player(policy, journal=path)
+    journal = Journal(path, player) if commit_every else player.journal
+    if commit_every:
+        player.record = journal.append
+
+    def decide(thread):
+        made = []
+        for i in range(decisions):
+            arm = player.select(f"{thread} {i}" if i % 2 else None)
+            player.update(arm, float((thread + i) % 3 == arm % 3))
+            made.append((arm.id, int(arm), arm.propensity, float((thread + i) % 3 == arm % 3)))
+            if commit_every and (i + 1) % commit_every == 0:
+                journal.commit()
+        return made
+
+    with switching_often(), concurrent.futures.ThreadPoolExecutor(threads) as pool:
+        answers = [answer for made in pool.map(decide, range(threads)) for answer in made]
+    journal.commit()
+    state = player.state()
+    journal.close()
+    with Player(policy, journal=path) as again:
+        assert again.state() == state
+        assert again.journal.events == 2 * threads * decisions
+    events = [json.loads(line) for line in path.read_bytes().splitlines()[1:]]
+    selects = {e["id"]: (e["arm"], e["p"]) for e in events if e["op"] == "select"}
+    updates = {e["id"]: e["reward"] for e in events if e["op"] == "update"}
+    assert len(selects) == len(updates) == len(answers) == threads * decisions
+    assert all((selects[id], updates[id]) == ((arm, p), reward) for id, arm, p, reward in answers)
+    assert sum(state["memory"]["pulls"]) == threads * decisions
+    assert sum(state["memory"]["sums"]) == sum(updates.values())
+
+
+@pytest.mark.parametrize("commit_every", [None, 20])
+def test_threads_share_a_player_and_its_journal(policy, tmp_path, commit_every):
+    count = 400 if commit_every else 60
+    play_in_threads(policy, tmp_path / "journal.jsonl", 8, count, commit_every)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("commit_every", [None, 100])
+def test_eight_threads_lose_nothing_in_a_hundred_thousand_decisions(policy, tmp_path, commit_every):
+    began = time.perf_counter()
+    play_in_threads(policy, tmp_path / "journal.jsonl", 8, 100_000, commit_every)
+    print(f"{time.perf_counter() - began:.0f} seconds")
+
+
+def test_threads_keep_their_books_without_a_journal(policy):
+    player = Player(policy, seed=0)
+
+    def decide(thread):
+        made = [player.select() for _ in range(250)]
+        for arm in made:
+            player.update(arm, 1)
+        return [arm.id for arm in made]
+
+    with switching_often(), concurrent.futures.ThreadPoolExecutor(8) as pool:
+        ids = [id for made in pool.map(decide, range(8)) for id in made]
+    state = player.state()
+    assert sorted(ids, key=lambda id: int(id[1:])) == [f"#{i}" for i in range(1, 2001)]
+    assert (state["decisions"], state["numbered"], state["drawn"]) == (2000, 2000, 2001)
+    assert state["memory"]["sums"] == state["memory"]["pulls"]
+    assert state["memory"]["rounds"] == sum(state["memory"]["pulls"]) == 2000
+
+
+FORK = """
+import os, sys
+from gradband.errors import InputError
+from gradband.journal import Journal
+from gradband.player import Player
+
+policy, path = sys.argv[1:]
+player = Player(policy, journal=path)
+alone = Player(player.law)
+by_hand = Player(player.law)
+journal = Journal(path + "2", by_hand)
+by_hand.record = journal.append
+by_hand.select()
+player.select("a")
+read, write = os.pipe()
+child = os.fork()
+if child == 0:
+    os.close(write)
+    for what, attempt in (
+        ("player", lambda: player.select()),
+        ("player", lambda: player.update("a", 1)),
+        ("player", lambda: alone.select_many(3)),
+        ("player", lambda: alone.probabilities()),
+        ("player", lambda: by_hand.state()),
+        ("journal", journal.commit),
+        ("journal", lambda: journal.append({})),
+    ):
+        try:
+            attempt()
+        except InputError as error:
+            assert str(error).startswith(f"this {what} belongs to the process that opened it"), error
+        else:
+            os._exit(1)
+    Player(player.law).select()  # one of its own is fine
+    print("refused", flush=True)
+    os.read(read, 1)
+    os._exit(0)
+os.close(read)
+player.select("b")
+journal.commit()
+player.close()
+with Player(policy, journal=path) as again:  # the child does not keep the file
+    assert again.open == ("a", "b")
+os.close(write)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+def test_a_fork_does_not_play_its_parents_test(policy, tmp_path):
+    words = [sys.executable, "-c", FORK, policy, str(tmp_path / "journal.jsonl")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "refused\n"), done.stderr
+    assert [path.read_bytes().count(b"\n") for path in sorted(tmp_path.iterdir())] == [3, 2]
+
+
+def test_a_player_stops_where_its_journal_does(policy, tmp_path, monkeypatch):
+    """Nothing is decided that can't be kept, and a write that was cut short is not written on."""
+    path = tmp_path / "journal.jsonl"
+    player = Player(policy, journal=path)
+    player.select("a")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", lambda *given: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            player.select("b")
+    state = player.state()
+    with pytest.raises(RuntimeError, match="could not be written before"):
+        player.select("c")
+    assert player.state() == state
+    player.close()
+    with Player(policy, journal=path) as again:
+        assert again.open == ("a",)
+        with pytest.raises(gb.InputError, match="the record would lie"):
+            again.restore(state)
+    with pytest.raises(gb.InputError, match=r"journal.jsonl is closed"):
+        again.select()
 
 
 class Client:
@@ -428,13 +686,15 @@ def kill_and_restart(policy, journal, times, seed):
     decided, rewarded, asked = {}, {}, 0
     for _ in range(times):
         client = Client(policy, journal)
-        until = time.monotonic() + 1.0 + rng.random()
         # What may not have been answered before is asked again, as a careful client does.
         client.ask(
             [{"op": "update", "id": id, "reward": r} for id, (r, sure) in rewarded.items() if not sure]
         )
-        seen = 0
+        seen, until = 0, float("inf")
         while time.monotonic() < until:
+            assert client.process.poll() is None
+            if client.answers and until == float("inf"):  # it is up, however long that takes
+                until = time.monotonic() + 0.2 + rng.random()
             new = [f"d{asked + i}" for i in range(rng.randint(1, 20))]
             asked += len(new)
             client.ask([{"op": "select", "id": id} for id in new])
@@ -455,8 +715,7 @@ def kill_and_restart(policy, journal, times, seed):
             else:
                 assert "has its reward already" in answer["error"]
                 rewarded[id] = (rewarded[id][0], True)
-    player = Player(policy)
-    with Journal(journal, player):
+    with Player(policy, journal=journal) as player:
         state = player.state()
     events = [json.loads(line) for line in journal.read_bytes().splitlines()[1:]]
     selects = {e["id"]: e for e in events if e["op"] == "select"}

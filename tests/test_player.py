@@ -38,7 +38,7 @@ print([int(arm) for arm in arms], player.state()["decisions"])
 
 def test_rewards_may_come_late_and_in_any_order(files):
     rng = np.random.default_rng(0)
-    player = Player(files("softelim"))
+    player = Player(files("softelim"), seed=0)
     waiting, pulls, sums = [], np.zeros(ARMS), np.zeros(ARMS)
     for t in range(300):
         if waiting and rng.random() < 0.5:
@@ -57,14 +57,14 @@ def test_rewards_may_come_late_and_in_any_order(files):
 
 
 def test_the_first_pulls_do_not_wait_for_rewards(files):
-    player = Player(files("softelim"))
+    player = Player(files("softelim"), seed=0)
     assert [player.select() for _ in range(ARMS)] == list(range(ARMS))
-    player = Player(files("explore-then-commit"))
+    player = Player(files("explore-then-commit"), seed=0)
     assert [player.select() for _ in range(ARMS)] == list(range(ARMS))
 
 
 def test_what_is_unknown_or_finished_is_refused(files):
-    player = Player(files("ts"))
+    player = Player(files("ts"), seed=0)
     arm = player.select("a")
     assert (arm.id, player.select("a"), player.select("a").propensity) == ("a", arm, arm.propensity)
     assert player.state()["decisions"] == 1
@@ -127,7 +127,7 @@ def test_batches_are_shared_out_and_heard_of_together(files, name):
 
 
 def test_batches_follow_the_probabilities(files):
-    player = Player(files("exp3"))
+    player = Player(files("exp3"), seed=0)
     for _ in range(30):
         arm = player.select()
         player.update(arm, (0.2, 0.9, 0.4, 0.1)[arm])
@@ -135,7 +135,7 @@ def test_batches_follow_the_probabilities(files):
     total = np.sum([player.select_many(50) for _ in range(400)], axis=0)
     assert_z(total / 20_000, np.sqrt(p * (1 - p) / 20_000), p)
     with pytest.raises(gb.InputError, match="see every reward at once"):
-        Player(files("lstm")).select_many(5)
+        Player(files("lstm"), seed=0).select_many(5)
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -174,7 +174,7 @@ def test_draws_do_not_come_again_after_a_restore(files):
 
 @pytest.mark.parametrize("name", [name for name in ALL if plain.LAWS[name].flexible])
 def test_arms_are_added_and_retired(files, name):
-    player, rng = Player(files(name)), np.random.default_rng(0)
+    player, rng = Player(files(name), seed=0), np.random.default_rng(0)
 
     def play(rounds):
         for _ in range(rounds):
@@ -193,7 +193,7 @@ def test_arms_are_added_and_retired(files, name):
     play(20)
     assert player.probabilities().sum() == pytest.approx(1)
     state = json.loads(json.dumps(player.state()))
-    other = Player(files(name))
+    other = Player(files(name), seed=0)
     other.restore(state)
     assert int(other.select()) == int(player.select())
     with pytest.raises(gb.InputError, match="no arm"):
@@ -207,7 +207,7 @@ def test_arms_are_added_and_retired(files, name):
 
 def test_an_added_arm_is_as_one_that_was_always_there(files):
     """The others' counts stay, and the new one has none: as a policy for five arms after the same pulls."""
-    small, large = Player(files("ts")), Player(files("ts", arms=5))
+    small, large = Player(files("ts"), seed=0), Player(files("ts", arms=5), seed=0)
     for _ in range(30):
         arm = small.select()
         small.update(arm, float(arm % 2))
@@ -218,9 +218,108 @@ def test_an_added_arm_is_as_one_that_was_always_there(files):
     np.testing.assert_allclose(small.probabilities(), large.law.probabilities(memory))
 
 
+FLEXIBLE = [name for name in ALL if plain.LAWS[name].flexible]
+LATE = 1000
+
+
+def with_a_new_arm(files, name, rounds=30):
+    """A player that knows four arms, and then gets a fifth; and its probabilities before it did."""
+    player, rng = Player(files(name), seed=0), np.random.default_rng(0)
+    for _ in range(rounds):
+        arm = player.select()
+        player.update(arm, float(rng.random() < (0.2, 0.5, 0.6, 0.1)[arm]))
+    before = player.probabilities()
+    assert player.add_arm() == ARMS
+    return player, before
+
+
+@pytest.mark.parametrize("name", FLEXIBLE)
+def test_a_new_arm_gets_an_equal_share_while_its_rewards_are_late(files, name):
+    """After its first decision a fifth at most, and the others go on as they would without it."""
+    player, before = with_a_new_arm(files, name)
+    decisions = [player.select()]
+    while decisions[-1] != ARMS and len(decisions) < LATE:  # it must have one that waits first
+        decisions.append(player.select())
+    uncapped = player.law.probabilities(player._memory)
+    p = player.probabilities()
+    if uncapped[ARMS] > 1 / 5:
+        np.testing.assert_allclose(p, [*(before * 4 / 5), 1 / 5], rtol=1e-12)
+    else:
+        np.testing.assert_array_equal(p, uncapped)
+    expected = LATE * p
+    pulls = np.bincount([player.select() for _ in range(LATE)], minlength=5)
+    se = np.sqrt(expected * (1 - p))
+    assert_z(pulls[se > 0], se[se > 0], expected[se > 0])
+    assert pulls[ARMS] < 0.27 * LATE  # 5 standard errors above a fifth
+    if name in ("ucb1", "ucb-v", "kl-ucb", "bayes-ucb", "greedy"):  # and would get it all
+        assert uncapped[ARMS] > 0.99
+        assert p[ARMS] == pytest.approx(1 / 5)
+    other = Player(files(name))
+    other.restore(json.loads(json.dumps(player.state())))
+    np.testing.assert_array_equal(other.probabilities(), p)
+
+
+@pytest.mark.parametrize("name", FLEXIBLE)
+def test_a_new_arm_whose_rewards_come_at_once_is_played_as_the_policy_says(files, name):
+    player, _ = with_a_new_arm(files, name, rounds=20)
+    for i in range(30):
+        p = player.law.probabilities(player._memory)
+        arm = player.select()
+        assert arm.propensity == (1 if i == 0 and player.law.opens else p[arm])
+        player.update(arm, float(arm == ARMS))
+
+
+@pytest.mark.parametrize("name", FLEXIBLE)
+def test_a_batch_is_no_way_around_the_share_of_a_new_arm(files, name):
+    """Of a hundred pulls at once it gets what it would one by one: the first, and a fifth of the rest."""
+    player, before = with_a_new_arm(files, name)
+    uncapped = player.law.probabilities(player._memory)
+    first, second = player.select_many(100), player.select_many(100)
+    for batch, most in ((first, (1 + 99 / 5) / 100), (second, 1 / 5)):
+        if uncapped[ARMS] > most:
+            np.testing.assert_allclose(batch.propensities, [*(before * (1 - most)), most], rtol=1e-12)
+        else:
+            np.testing.assert_array_equal(batch.propensities, uncapped)
+    player.update_many(first, [0] * 5)
+    player.update_many(second, [0] * 5)
+    if not player.law.bounded:
+        after = player.law.probabilities(player._memory)
+        np.testing.assert_array_equal(player.probabilities(), after)
+
+
+@pytest.mark.parametrize("name", ["kl-softelim", "softelim", "ucb1"])
+def test_a_new_arm_that_is_good_soon_gets_what_it_deserves(files, name):
+    """With rewards two hundred decisions late it has an equal share at first, and most of all after four
+    such delays: what is known of it doubles in each.
+    """
+    player, _ = with_a_new_arm(files, name)
+    for arm in range(4):  # which are known to be bad
+        player._memory["pulls"][arm], player._memory["sums"][arm] = 2000, 100
+    player._p, waiting, share = None, [], []
+    for t in range(1600):
+        waiting.append(player.select())
+        share.append(waiting[-1] == ARMS)
+        if t >= 200:
+            late = waiting[t - 200]
+            player.update(late, float(late == ARMS))
+    assert 0.05 < np.mean(share[:200]) < 0.35
+    assert np.mean(share[-400:]) > 0.95
+
+
+def test_several_new_arms_share_alike(files):
+    player, before = with_a_new_arm(files, "ucb1")
+    player.add_arm()
+    while len({arm for arm in (player.select() for _ in range(50)) if arm >= ARMS}) < 2:
+        pass
+    np.testing.assert_allclose(player.probabilities(), [*(before * 4 / 6), 1 / 6, 1 / 6])
+    for arm in range(ARMS):
+        player.retire(arm)
+    np.testing.assert_allclose(player.probabilities()[ARMS:], 1 / 2)
+
+
 def test_arms_are_fixed_where_a_policy_was_made_for_them(files):
     for name in ("lstm", "dqn", "optimal-thresholds", "exp3", "split"):
-        player = Player(files(name))
+        player = Player(files(name), seed=0)
         with pytest.raises(gb.InputError, match="none can be added"):
             player.add_arm()
         with pytest.raises(gb.InputError, match="none can be retired"):
@@ -229,7 +328,7 @@ def test_arms_are_fixed_where_a_policy_was_made_for_them(files):
 
 def test_beyond_the_horizon(files):
     for name, goes_on in (("softelim", True), ("index", True), ("gittins", False)):
-        player = Player(files(name))
+        player = Player(files(name), seed=0)
         for _ in range(HORIZON):
             player.update(player.select(), 1)
         if goes_on:
@@ -275,7 +374,7 @@ def broken_states(good):
 
 
 def test_states_that_can_not_be_are_refused_and_nothing_changes(files):
-    player = Player(files("ts"))
+    player = Player(files("ts"), seed=0)
     player.update(player.select("done"), 1)
     player.select("open")
     good = player.state()
@@ -287,9 +386,9 @@ def test_states_that_can_not_be_are_refused_and_nothing_changes(files):
 
 def test_states_of_another_policy_are_refused(files):
     with pytest.raises(gb.InputError, match="another policy"):
-        Player(files("ts")).restore(Player(files("softelim")).state())
+        Player(files("ts"), seed=0).restore(Player(files("softelim"), seed=0).state())
     with pytest.raises(gb.InputError, match="another policy"):
-        Player(files("ts")).restore(Player(files("ts", arms=5)).state())
+        Player(files("ts"), seed=0).restore(Player(files("ts", arms=5), seed=0).state())
 
 
 def test_players_share_a_law(files):
@@ -304,6 +403,35 @@ def test_players_share_a_law(files):
 def test_what_is_no_policy_is_refused(given):
     with pytest.raises(gb.InputError, match="policy file"):
         Player(given)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_what_was_learned_is_played_without_a_file(files, name):
+    given = learned(name)
+    player, other = Player(given, seed=3), Player(str(files(name)), seed=3)
+    assert player.law.fingerprint == other.law.fingerprint
+    assert [player.select() for _ in range(5)] == [other.select() for _ in range(5)]
+
+
+def test_players_without_a_seed_draw_differently(files):
+    players = [Player(files("uniform")) for _ in range(3)]
+    drawn = {tuple(int(player.select()) for _ in range(60)) for player in players}
+    assert len(drawn) == len({player.seed for player in players}) == 3
+    first = players[0]
+    again = Player(first.law, first.seed)  # a seed can be read, and given again
+    assert tuple(int(again.select()) for _ in range(60)) in drawn
+    other = Player(first.law)
+    other.restore(json.loads(json.dumps(first.state())))
+    assert [int(other.select()) for _ in range(60)] == [int(first.select()) for _ in range(60)]
+    for seed in (-1, 1.5, "1", True, 2**63):
+        with pytest.raises(gb.InputError, match="seed must be a whole number"):
+            Player(first.law, seed)
+
+
+def test_a_player_is_not_copied(files):
+    for copied in (copy.copy, copy.deepcopy):
+        with pytest.raises(gb.InputError, match="use state and restore"):
+            copied(Player(files("ts")))
 
 
 def damaged(arrays, about):
@@ -341,11 +469,11 @@ def test_policy_files_are_read_with_distrust(files, tmp_path):
 
 def test_batches_leave_no_arm_out_and_follow_single_decisions(files):
     """No arm must come first in a batch, and those that it leaves out come first afterwards."""
-    player = Player(files("softelim"))
+    player = Player(files("softelim"), seed=0)
     player.select()
     batch = player.select_many(200)
     assert min(batch) > 20
-    small = Player(files("softelim"))
+    small = Player(files("softelim"), seed=0)
     left_out = [arm for arm, pulls in enumerate(small.select_many(2)) if not pulls]
     assert [int(small.select()) for _ in left_out] == left_out
     for _ in range(30):
@@ -356,7 +484,7 @@ def test_batches_leave_no_arm_out_and_follow_single_decisions(files):
 
 
 def test_a_batch_may_outlive_its_arms(files):
-    player = Player(files("ts"))
+    player = Player(files("ts"), seed=0)
     batch = player.select_many(40)
     player.retire(1)
     player.add_arm()
@@ -367,7 +495,7 @@ def test_a_batch_may_outlive_its_arms(files):
 
 
 def test_an_arm_that_was_added_is_not_added_again(files):
-    player = Player(files("ts"))
+    player = Player(files("ts"), seed=0)
     assert [player.add_arm(4), player.add_arm(4), player.add_arm(5)] == [4, 4, 5]
     for arm in (3, 7, "6", True):
         with pytest.raises(gb.InputError, match="arm"):
@@ -378,7 +506,7 @@ def test_an_arm_that_was_added_is_not_added_again(files):
     "id", [["x"], {}, 3, 0.5, True, b"x", ("a",), "#" + "9" * 5000, "#0", "#1", "\ud800" * 300]
 )
 def test_odd_ids_are_refused(files, id):
-    player = Player(files("softelim"))
+    player = Player(files("softelim"), seed=0)
     for attempt in (player.select, lambda id: player.select_many(5, id), lambda id: player.update(id, 1)):
         with pytest.raises(gb.InputError):
             attempt(id)
@@ -386,7 +514,7 @@ def test_odd_ids_are_refused(files, id):
 
 
 def test_decisions_and_batches_can_be_copied(files):
-    player = Player(files("ts"))
+    player = Player(files("ts"), seed=0)
     for made in (player.select(), player.select_many(3)):
         copied = copy.deepcopy(made)
         assert (copied, copied.id) == (made, made.id)
@@ -396,7 +524,7 @@ def test_decisions_and_batches_can_be_copied(files):
 
 
 def test_a_state_shares_nothing_with_its_player(files):
-    player = Player(files("ts"))
+    player = Player(files("ts"), seed=0)
     player.select_many(5)
     before = json.dumps(player.state())
     state = player.state()
@@ -422,14 +550,14 @@ def test_a_state_shares_nothing_with_its_player(files):
     ],
 )
 def test_memories_that_can_not_be_are_refused(files, name, changes):
-    player = Player(files(name))
+    player = Player(files(name), seed=0)
     state = player.state()
     with pytest.raises(gb.InputError, match="memory|node|whole numbers"):
         player.restore(state | {"memory": state["memory"] | changes})
 
 
 def test_numbers_without_bounds_end_in_one_sentence(files, tmp_path):
-    player = Player(files("exp3"))
+    player = Player(files("exp3"), seed=0)
     state = player.state()
     player.restore(state | {"memory": state["memory"] | {"weighted": [3e38, -3e38, 0, 0]}})
     assert player.probabilities().sum() == pytest.approx(1)

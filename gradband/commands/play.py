@@ -6,8 +6,6 @@ from typing import Annotated
 
 import typer
 
-from gradband.arguments import Seed
-
 
 def play(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A policy file.", show_default=False)],
@@ -15,7 +13,10 @@ def play(
         Path | None,
         typer.Option(help="Keep every decision and reward in this file, and go on from what is in it."),
     ] = None,
-    seed: Seed = 0,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="Decides all draws. The journal's, or one from the system, if it is not given."),
+    ] = None,
 ) -> None:
     """Play a policy: requests come as lines of JSON, and so do answers.
 
@@ -46,13 +47,13 @@ def play(
     reward gives the same decision, and no reward counts twice.
 
     With a journal, everything is on disk before it is answered, and a restart
-    goes on from there, whenever it stopped. Give each test a seed of its own.
+    goes on from there, whenever it stopped.
 
     Examples:
 
       gradband play runs/two-point-softelim/policy.safetensors
 
-      gradband play policy.safetensors --journal test-17.jsonl --seed 17
+      gradband play policy.safetensors --journal test-17.jsonl
     """
     from gradband.journal import Journal
     from gradband.player import Player
@@ -71,6 +72,8 @@ def play(
             )
         if kept.events:
             events = "1 event" if kept.events == 1 else f"{kept.events} events"
-            print(f"gradband: {journal}: goes on after {events}", file=sys.stderr)
+            print(
+                f"gradband: {journal}: goes on after {events}, with the seed {player.seed}", file=sys.stderr
+            )
         player.record = kept.append
         serve(player, kept)
