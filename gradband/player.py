@@ -178,6 +178,11 @@ class Player:
         with self._lock:
             return self._spread(self._current())
 
+    def recommend(self) -> int:
+        """The arm to stay with if the test ended now, by what is known of the arms."""
+        with self._lock:
+            return self._active[self.law.recommend(self._memory)]
+
     def select(self, id: str | None = None) -> Decision:
         """Chooses an arm. An `id` that still waits for its reward gives the same decision again."""
         with self._turn:

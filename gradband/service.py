@@ -101,6 +101,10 @@ def probabilities(player: Player, request: Request) -> dict[str, Any]:
     return {"probabilities": player.probabilities().tolist()}
 
 
+def recommend(player: Player, request: Request) -> dict[str, Any]:
+    return {"arm": player.recommend()}
+
+
 def add(player: Player, request: Request) -> dict[str, Any]:
     return {"arm": player.add_arm(request.get("arm"))}
 
@@ -123,6 +127,7 @@ OPS: dict[str, tuple[Callable[[Player, Request], dict[str, Any]], tuple[str, ...
     "select": (select, (), ("id", "count")),
     "update": (update, ("id",), ("reward", "sums")),
     "probabilities": (probabilities, (), ()),
+    "recommend": (recommend, (), ()),
     "add": (add, (), ("arm",)),
     "retire": (retire, ("arm",), ()),
     "state": (state, (), ()),

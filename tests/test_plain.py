@@ -80,7 +80,7 @@ def test_probabilities_are_those_of_the_jax_policy(files, name, settings, reward
                 heard = events[-1]["heard"]
                 assert heard == reward or (binary and heard in (0, 1))
                 state = step(state, np.int32(arm), real(heard))
-            assert player.law.recommend(player._memory) == int(policy.recommend(params, state))
+            assert player.recommend() == int(policy.recommend(params, state))
 
 
 def by_quadrature(a, b):

@@ -565,3 +565,15 @@ def test_numbers_without_bounds_end_in_one_sentence(files, tmp_path):
     huge.save(tmp_path / "huge.safetensors")
     with pytest.raises(gb.InputError, match="a of ts must be a finite number in"):
         Player(tmp_path / "huge.safetensors")
+
+
+def test_the_arm_to_stay_with_is_among_those_that_are_left(files):
+    player = Player(files("softelim"), seed=0)
+    for _ in range(40):
+        arm = player.select()
+        player.update(arm, float(arm in (0, 2)))
+    assert player.recommend() in (0, 2)
+    player.retire(0)
+    assert player.recommend() == 2
+    player.retire(2)
+    assert player.recommend() in (1, 3)

@@ -38,6 +38,8 @@ def play(
 
       {"op": "probabilities"}, {"op": "add"}, {"op": "retire", "arm": 2}
 
+      {"op": "recommend"} (the arm to stay with if the test ended now)
+
       {"op": "state"}, {"op": "restore", "state": …} (without a journal)
 
     What can't be done is answered by {"error": …}, and changes nothing.
