@@ -85,6 +85,11 @@ class Explanation:
     """each arm's share of all pulls [K]"""
     note: str = ""
 
+    def __repr__(self) -> str:
+        shares = ", ".join(f"{100 * window.leading.mean:.0f} % {window.name}" for window in self.windows)
+        where = f"{self.problem.arms} arms, {self.problem.horizon} rounds, {self.instances} instances"
+        return f"Explanation({self.policy}, {where}; pulls the best so far: {shares})"
+
     @property
     def left_alone(self) -> tuple[int, ...]:
         """The arms that get less than 1 % of the pulls, counted from 1."""
