@@ -19,7 +19,14 @@ def label_of(problem: "Problem", source: str) -> str:
 
 
 def describe(problem: "Problem", source: str) -> str:
-    return f"{label_of(problem, source)}: {problem.arms} arms, {problem.horizon} rounds"
+    return f"{label_of(problem, source)}: {size_of(problem)}"
+
+
+def size_of(problem: "Problem") -> str:
+    """The number of arms, and of rounds or pulls."""
+    if problem.batch > 1:
+        return f"{problem.arms} arms, {problem.horizon} pulls in batches of {problem.batch}"
+    return f"{problem.arms} arms, {problem.horizon} rounds"
 
 
 def measure(

