@@ -37,6 +37,7 @@ class Learned:
 
     def save(self, path: str | Path) -> None:
         """Writes the policy and its history to one safetensors file."""
+        self.policy.shapes()  # an error if parameters are nested, which a file can't hold
         leaves = {f"params.{name}": np.asarray(leaf) for name, leaf in self.params.items()}
         curves = {f"history.{name}": curve for name, curve in self.history.items()}
         about = {
