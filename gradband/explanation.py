@@ -150,7 +150,8 @@ def problem_of(
 ) -> Problem:
     """The problem that a policy was learned on, from what its file says of it.
 
-    A prior that is read from a file is found if that file lies in `folder`.
+    A prior that is read from a file is found if that file lies in `folder`, or beside the problem file that
+    the policy was learned from.
     """
     about = learned.about.get("problem") if isinstance(learned, Learned) else None
     prior = about.get("prior") if isinstance(about, dict) else None
@@ -160,8 +161,11 @@ def problem_of(
     file = prior.get("file") if isinstance(prior, dict) else None
     if kind not in problems.KINDS:
         raise InputError(f"a policy file does not hold a prior of the kind {shown(kind)}: {GIVE}")
-    if isinstance(file, str) and (folder is None or not (folder / file).is_file()):
-        raise InputError(f"the {kind} prior is in the file {shown(file)}, not in the policy: {GIVE}")
+    if isinstance(file, str):
+        places = [place for place in (folder, _source(learned)) if place and (place / file).is_file()]
+        if not places:
+            raise InputError(f"the {kind} prior is in the file {shown(file)}, not in the policy: {GIVE}")
+        folder = places[0]
     if kind == "table":  # which holds its own rewards
         about = {key: about[key] for key in about if key != "rewards"}
     try:
@@ -169,6 +173,12 @@ def problem_of(
     except InputError as error:
         raise InputError(f"the policy's problem can't be made again, as {error}: {GIVE}") from None
     return problem if horizon is None else problem.replace(horizon=horizon)
+
+
+def _source(learned: Policy | WithParams) -> Path | None:
+    """The folder of the problem file that a policy was learned from, if it says so."""
+    source = learned.about.get("source") if isinstance(learned, Learned) else None
+    return Path(source).parent if isinstance(source, str) and source.endswith(".toml") else None
 
 
 def _optimal_policy(problem: Problem, progress: Progress | None) -> tuple[Learned | None, str]:

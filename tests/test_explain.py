@@ -248,6 +248,9 @@ def test_a_policy_learned_on_a_fitted_problem_is_explained(run, tmp_path):
     status, _, err = run("fitted.safetensors", "--instances", 8, "--json")
     assert (status, err) == (0, "")
     assert problem_of(gb.load("past.safetensors"), folder=tmp_path).prior.trained_on == 32
+    elsewhere = gb.load("past.safetensors")
+    elsewhere.about["source"] = str(tmp_path / "mine.toml")
+    assert problem_of(elsewhere).prior.trained_on == 32
     Path("rewards.npz").unlink()
     status, _, err = run("past.safetensors")
     assert (status, err.count("\n")) == (2, 1)
