@@ -1,7 +1,5 @@
 """What words on the command line stand for. Heavy modules are imported when they are needed."""
 
-import dataclasses
-import re
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -57,20 +55,9 @@ def load_problem(name: str, arms: int | None, horizon: int | None, noise: str | 
 
 def parse_policy(text: str) -> "Policy":
     """The policy that `name` or `name:setting=value+…` stands for."""
-    from gradband import policies
+    from gradband import given
 
-    name, _, rest = text.partition(":")
-    policy = policies.named(name)
-    settings: dict[str, Any] = {}
-    for entry in filter(None, re.split("[,+]", rest)):
-        key, _, value = entry.partition("=")
-        if key not in policy.settings():
-            raise unknown(f"setting of {name}", key, policy.settings())
-        try:
-            settings[key] = type(policy.settings()[key])(value)
-        except ValueError:
-            raise InputError(f"{key} of {name} must be a number, not {value!r}") from None
-    return dataclasses.replace(policy, **settings)
+    return given.parse(text)
 
 
 def parse_curriculum(text: str) -> list[int]:

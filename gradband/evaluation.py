@@ -2,29 +2,24 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, Protocol, runtime_checkable
+from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from gradband import blocks, diagnosis, random, rollout
+from gradband import blocks, diagnosis, given, random, rollout
 from gradband.errors import InputError, whole
+from gradband.given import Given
+from gradband.given import WithParams as WithParams
 from gradband.policies import TABLES, Params, Policy, as_policy
 from gradband.problems import Problem, as_problem
 
-
-@runtime_checkable
-class WithParams(Protocol):
-    """A policy with parameters, such as `learn` returns."""
-
-    @property
-    def policy(self) -> Policy: ...
-    @property
-    def params(self) -> Params: ...
+SHOWN = 4  # rows of a comparison's short form
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,6 +51,9 @@ class Row:
     regrets: np.ndarray
     rewards: np.ndarray
     seconds: float
+
+    def __repr__(self) -> str:
+        return f"Row({self.name!r}, regret {self.regret}, {len(self.regrets)} instances)"
 
     @property
     def regret(self) -> Mean:
@@ -96,14 +94,19 @@ class Comparison:
         """The other rows."""
         return Comparison(tuple(row for row in self.rows if row.name != name))
 
+    def __repr__(self) -> str:
+        shown = [f"{row.name} {row.regret}" for row in self.rows[:SHOWN]]
+        rest = [f"{len(self.rows) - SHOWN} more"] if len(self.rows) > SHOWN else []
+        return f"Comparison({', '.join(shown + rest)})"
+
     def __str__(self) -> str:
         width = max(len(row.name) for row in self.rows)
         return "\n".join(f"{row.name:<{width}}  {row.regret}" for row in self.rows)
 
 
 def evaluate(
-    policies: Sequence[Policy | WithParams] | dict[str, Policy | WithParams] | Policy | WithParams,
-    problem: Problem | str,
+    policies: Given | Iterable[Given] | Mapping[str, Given],
+    problem: Problem | str | Path,
     *,
     instances: int = 10_000,
     seed: int = 0,
@@ -113,6 +116,9 @@ def evaluate(
 ) -> Comparison:
     """Bayes regret of each policy on `instances` fresh instances, the same for all.
 
+    A policy is an instance of `Policy`, a learned one, a name (`"ts"`, `"softelim:theta=0.5"`, `"ts:prior"`
+    with the problem's own prior) or the path of a policy file; `policies` is one of them, a list, or a
+    dictionary by names of yours. A problem is a `Problem`, a name or a TOML file.
     Regret is that of the pulled arms' means where they are known; otherwise realised rewards are
     compared with the best arm in hindsight, on instances held out from training. Of each instance and
     policy two numbers are kept (16 bytes), whatever the horizon and the number of arms.
@@ -129,9 +135,9 @@ def evaluate(
     fresh = jax.device_put(fresh)
     size = blocks.block_size(problem.arms)
     key = random.stream(random.root(seed), "evaluation")
-    if isinstance(policies, Policy | WithParams):
+    if isinstance(policies, str | Path | Policy | WithParams):
         policies = [policies]
-    entries = policies if isinstance(policies, dict) else _names(policies)
+    entries = policies if isinstance(policies, Mapping) else _names(policies)
     if not entries:
         raise InputError("there is no policy to evaluate")
     players = {name: _player(entry, problem, seed, name, progress) for name, entry in entries.items()}
@@ -164,32 +170,30 @@ def _report(
     progress(name, min(1.0, done * size / instances))
 
 
-def _names(policies: Sequence[Policy | WithParams]) -> dict[str, Policy | WithParams]:
-    """The policies by their names, numbered where a name comes again."""
-    entries: dict[str, Policy | WithParams] = {}
+def _names(policies: Iterable[Given]) -> dict[str, Given]:
+    """The policies by their names, or as they were given in text, numbered where a name comes again."""
+    entries: dict[str, Given] = {}
     for entry in policies:
-        name = as_policy(entry).name if not isinstance(entry, WithParams) else entry.policy.name
-        if isinstance(entry, WithParams) and name not in TABLES:
-            name += " (learned)"
+        if isinstance(entry, str | Path):
+            name = str(entry)
+        elif isinstance(entry, WithParams):
+            name = entry.policy.name + ("" if entry.policy.name in TABLES else " (learned)")
+        else:
+            name = as_policy(entry).name
         taken = sum(known == name or known.startswith(f"{name} #") for known in entries)
         entries[f"{name} #{taken + 1}" if taken else name] = entry
     return entries
 
 
 def _player(
-    entry: Policy | WithParams,
+    entry: Given,
     problem: Problem,
     seed: int,
     name: str,
     progress: Callable[[str, float], None] | None,
 ) -> tuple[Policy, Params]:
     """A bound policy and its parameters."""
-    if not isinstance(entry, WithParams):
-        policy = rollout.check(as_policy(entry), problem)
-        policy.prepare(partial(progress, f"preparing {name}") if progress else lambda done: None)
-        return policy, policy.init(random.stream(random.root(seed), "init"))
-    policy = rollout.check(entry.policy, problem)
-    return policy, policy.as_params(entry.params)
+    return given.bind(entry, problem, seed, partial(progress, f"preparing {name}") if progress else None)
 
 
 @partial(jax.jit, static_argnums=(0, 1))

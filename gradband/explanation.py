@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -10,10 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from gradband import blocks, problems, random, rollout
+from gradband import blocks, given, problems, random, rollout
 from gradband.errors import InputError, shown
-from gradband.evaluation import Mean, WithParams, fresh_instances
+from gradband.evaluation import Mean, fresh_instances
 from gradband.exact.optimum import optimum
+from gradband.given import Given, WithParams
 from gradband.learned import Learned
 from gradband.policies import Params, Policy
 from gradband.problems import Problem, as_problem
@@ -28,7 +30,7 @@ Progress = Callable[[str, float], None]
 
 @dataclasses.dataclass(frozen=True)
 class Window:
-    """Rounds `first` to `last`, counted from 1, and what happens in them."""
+    """Rounds `first` to `last`, counted from 1 (of batches: pulls), and what happens in them."""
 
     name: str
     first: int
@@ -64,7 +66,8 @@ class Strips:
     """Mean probabilities of pulling each arm, over the rounds."""
 
     rounds: np.ndarray
-    """edges [C + 1]: column c has the rounds above rounds[c], up to rounds[c + 1], counted from 1"""
+    """edges [C + 1]: column c has the rounds above rounds[c], up to rounds[c + 1], counted from 1; in
+    batches these are pulls"""
     policy: np.ndarray
     """[K, C]"""
     optimal: np.ndarray | None
@@ -85,6 +88,11 @@ class Explanation:
     """each arm's share of all pulls [K]"""
     note: str = ""
 
+    def __repr__(self) -> str:
+        shares = ", ".join(f"{100 * window.leading.mean:.0f} % {window.name}" for window in self.windows)
+        where = f"{self.problem.arms} arms, {self.problem.horizon} rounds, {self.instances} instances"
+        return f"Explanation({self.policy}, {where}; pulls the best so far: {shares})"
+
     @property
     def left_alone(self) -> tuple[int, ...]:
         """The arms that get less than 1 % of the pulls, counted from 1."""
@@ -92,8 +100,8 @@ class Explanation:
 
 
 def explain(
-    learned: WithParams,
-    problem: Problem | str | None = None,
+    policy: Given,
+    problem: Problem | str | Path | None = None,
     *,
     instances: int = 4000,
     optimal: bool = True,
@@ -104,7 +112,8 @@ def explain(
 ) -> Explanation:
     """What a policy does early, in the middle and late, beside the optimal policy if there is one.
 
-    It is played on fresh instances of `problem`, or of the one that it was learned on. The optimal policy
+    The policy is a learned one, a `Policy`, a name or a policy file. It is played on fresh instances of
+    `problem`, or of the one that it was learned on. The optimal policy
     hears the same arms and rewards, so both are shown after the same histories. `progress` is told what
     is being done, and the share of it that is.
 
@@ -112,40 +121,64 @@ def explain(
     >>> [window.agreement.mean for window in explain(best, instances=100).windows]
     [1.0, 1.0, 1.0]
     """
-    problem = problem_of(learned) if problem is None else as_problem(problem)
-    problem.one_by_one("an explanation")
+    if problem is None:
+        policy = given.resolve(policy)
+        problem = problem_of(policy)
+    problem = as_problem(problem)
     if problem.arms < 2:
         raise InputError("there is nothing to explain with one arm: a policy can only pull it")
-    policy = rollout.check(learned.policy, problem)
-    params = policy.as_params(learned.params)
+    bound, params = given.bind(policy, problem, seed)
     fresh, instances = fresh_instances(problem, instances)
     on = blocks.workers(devices, memory)
     size = blocks.block_size(problem.arms)
     key = random.stream(random.root(seed), "evaluation")
     plan = _plan(fresh, key)
     best, note = _optimal_policy(problem, progress) if optimal else (None, "")
-    settings = policy.compiled(), best.policy.compiled() if best else None, plan, size
+    settings = bound.compiled(), best.policy.compiled() if best else None, plan, size
     theirs = best.params if best else None
-    given = (jax.device_put(fresh), params, theirs, key, np.int32(instances))
+    operands = (jax.device_put(fresh), params, theirs, key, np.int32(instances))
     report = partial(_report, progress, instances, size) if progress else None
-    pieces = blocks.map_blocks(blocks.Work(_play, settings, given, instances, size), on, report)
-    return _summed(pieces, plan, policy.name, problem, instances, best is not None, note)
+    pieces = blocks.map_blocks(blocks.Work(_play, settings, operands, instances, size), on, report)
+    return _summed(pieces, plan, bound.name, problem, instances, best is not None, note)
 
 
-def problem_of(learned: WithParams, arms: int | None = None, horizon: int | None = None) -> Problem:
-    """The problem that a policy was learned on, from what its file says of it."""
+def problem_of(
+    learned: Policy | WithParams,
+    arms: int | None = None,
+    horizon: int | None = None,
+    folder: Path | None = None,
+) -> Problem:
+    """The problem that a policy was learned on, from what its file says of it.
+
+    A prior that is read from a file is found if that file lies in `folder`, or beside the problem file that
+    the policy was learned from.
+    """
     about = learned.about.get("problem") if isinstance(learned, Learned) else None
     prior = about.get("prior") if isinstance(about, dict) else None
     kind = prior.get("kind") if isinstance(prior, dict) else None
     if not isinstance(about, dict) or kind is None:
         raise InputError(f"the policy does not say what it was learned on: {GIVE}")
-    if kind not in ("finite", "beta", "gaussian"):
+    file = prior.get("file") if isinstance(prior, dict) else None
+    if kind not in problems.KINDS:
         raise InputError(f"a policy file does not hold a prior of the kind {shown(kind)}: {GIVE}")
+    if isinstance(file, str):
+        places = [place for place in (folder, _source(learned)) if place and (place / file).is_file()]
+        if not places:
+            raise InputError(f"the {kind} prior is in the file {shown(file)}, not in the policy: {GIVE}")
+        folder = places[0]
+    if kind == "table":  # which holds its own rewards
+        about = {key: about[key] for key in about if key != "rewards"}
     try:
-        problem = problems.parse(about, arms=arms)
+        problem = problems.parse(about, folder, arms)
     except InputError as error:
         raise InputError(f"the policy's problem can't be made again, as {error}: {GIVE}") from None
     return problem if horizon is None else problem.replace(horizon=horizon)
+
+
+def _source(learned: Policy | WithParams) -> Path | None:
+    """The folder of the problem file that a policy was learned from, if it says so."""
+    source = learned.about.get("source") if isinstance(learned, Learned) else None
+    return Path(source).parent if isinstance(source, str) and source.endswith(".toml") else None
 
 
 def _optimal_policy(problem: Problem, progress: Progress | None) -> tuple[Learned | None, str]:
@@ -166,7 +199,9 @@ class _Plan:
     """What is counted where; rounds are counted from 0, and a window's end is not in it."""
 
     arms: int
-    horizon: int
+    rounds: int
+    batch: int
+    """pulls in a round"""
     windows: tuple[tuple[int, int], ...]
     columns: int
     cells: int
@@ -200,38 +235,58 @@ class _Plan:
 
 
 def _plan(problem: Problem, key: Array) -> _Plan:
-    n, arms = problem.horizon, problem.arms
+    n, arms, batch = problem.rounds, problem.arms, problem.batch
     width = max(1, n // 10)
-    first = min(arms, n - width)  # after each arm could have been pulled once
+    first = min(-(-arms // batch), n - width)  # after each arm could have been pulled once
     starts = (first, max(first, (n - width) // 2), n - width)
-    few = first + width  # pulls allow only for few means and shares: the cells are not finer
+    few = (first + width) * batch  # pulls allow only for few means and shares: the cells are not finer
     rows: Any = np.linspace(0, 1, min(SHARES, few | 1) + 1)
     if arms > 2:
         steps = [round(2 ** (half / 2)) for half in range(60)]  # 0, 1, 2, 3, 4, 6, 8, 11, 16, 23, …
-        rows = [edge for edge in sorted({0, *steps}) if edge < n] + [n]
+        rows = [edge for edge in sorted({0, *steps}) if edge < problem.horizon] + [problem.horizon]
+    reach, unpulled = _reach(problem, key, few / arms)
     return _Plan(
         arms,
         n,
+        batch,
         tuple((start, start + width) for start in starts),
         min(COLUMNS, n),
         min(CELLS, 2 * few - 1),
-        1.0 if problem.unit else _reach(problem, key),
-        0.5 if problem.unit else 0.0,
+        reach,
+        unpulled,
         tuple(float(edge) for edge in rows),
     )
 
 
-def _reach(problem: Problem, key: Array) -> float:
-    """Three standard deviations of the rewards of a thousand instances."""
+def _reach(problem: Problem, key: Array, pulls: float) -> tuple[float, float]:
+    """How far means of the arms are apart after so many pulls of each, and what counts for one not pulled.
 
-    def first(index: Array, key: Array) -> Array:
-        instance = problem.prior.nth(index, key)
-        return jnp.stack(
-            [problem.reward(key, instance, jnp.int32(i), index * 0) for i in range(problem.arms)]
-        )
+    That is three standard deviations of their difference, from rewards of a thousand instances in two
+    rounds: E (Y_i − Y'_i)² is twice the noise's variance, and E (Y_i − Y'_j)² more by that of the arms.
+    Rewards in [0, 1] are shown as far as they may be apart, unless the half of that is enough.
+    """
+    one, two = (np.asarray(rewards) for rewards in _two_rounds(problem, key))
+    noise = float(np.mean((one - two) ** 2))
+    between = max(0.0, float(np.mean((one - np.roll(two, 1, axis=1)) ** 2)) - noise)
+    reach = 3 * np.sqrt(noise / pulls + between)
+    if problem.unit and reach > 0.5:
+        return 1.0, 0.5
+    return float(f"{max(reach, 1e-6):.2g}"), float(one.mean()) if problem.unit else 0.0
 
-    rewards = jax.vmap(first)(jnp.arange(1000), jax.random.split(key, 1000))
-    return float(f"{max(3 * float(jnp.std(rewards)), 1e-6):.2g}")
+
+@jax.jit
+def _two_rounds(problem: Problem, key: Array) -> tuple[Array, Array]:
+    """Rewards [m, K] of all arms in the first two rounds, of at most a thousand instances."""
+    count = min(1000, problem.prior.size or 1000)
+
+    def drawn(t: int, index: Array, key: Array) -> Array:
+        instance, noise = problem.prior.nth(index, key), jax.random.fold_in(key, t)
+        pulls = [problem.reward(noise, instance, jnp.int32(i), index * 0 + t) for i in range(problem.arms)]
+        return jnp.stack(pulls)
+
+    numbered, keys = jnp.arange(count), jax.random.split(key, count)
+    first, second = (jax.vmap(partial(drawn, min(t, problem.horizon - 1)))(numbered, keys) for t in (0, 1))
+    return first, second
 
 
 class _Seen(NamedTuple):
@@ -278,9 +333,12 @@ def _play(
     def observe(seen: _Seen, round: rollout.Round) -> _Seen:
         pulls, sums, maps, strips, leading, agreement = seen
         t = round.t.astype(jnp.int32)
-        assert round.arm is not None
-        pulled = (arms == round.arm).astype(float)
-        ours = pulled if round.log_probs is None else jnp.exp(round.log_probs[:, 0])
+        if round.pulls is not None and round.sums is not None:
+            pulled, earned = round.pulls[:, 0], round.sums[:, 0]
+        else:
+            pulled = jnp.where(arms == round.arm, 1.0, 0.0)
+            earned = pulled * round.reward
+        ours = pulled / plan.batch if round.log_probs is None else jnp.exp(round.log_probs[:, 0])
         optimal = jnp.zeros_like(ours) if round.reference is None else round.reference[:, 0]
         both = jnp.stack([ours, optimal])
         now = ((inside[:, 0] <= t) & (t < inside[:, 1]))[:, None]
@@ -298,9 +356,9 @@ def _play(
 
         return _Seen(
             pulls + pulled,
-            sums + pulled * round.reward,
+            sums + earned,
             jax.lax.cond(now.any(), counted, lambda maps: maps, maps),
-            strips.at[t * plan.columns // plan.horizon].add((both * real[None, None]).sum(-1)),
+            strips.at[t * plan.columns // plan.rounds].add((both * real[None, None]).sum(-1)),
             leading + jnp.where(now, ahead[None], 0),
             agreement + jnp.where(now, agreed[None], 0),
         )
@@ -321,7 +379,7 @@ def _summed(
     )
     with np.errstate(invalid="ignore"):
         ours, optimal = ours / histories, optimal / histories
-    edges = -(-np.arange(plan.columns + 1) * plan.horizon // plan.columns)
+    edges = -(-np.arange(plan.columns + 1) * plan.rounds // plan.columns)
     columns = np.moveaxis(_total(strips), 0, -1) / (instances * np.diff(edges))
     windows = []
     each = [blocks.join(piece, instances) for piece in (leading, agreement)]
@@ -330,7 +388,8 @@ def _summed(
     ):
         rounds = end - first
         agrees = Mean.of(agreed / rounds) if compared else None
-        windows.append(Window(when, first + 1, end, Mean.of(ahead / rounds), agrees))
+        shown = first * plan.batch + 1, end * plan.batch
+        windows.append(Window(when, *shown, Mean.of(ahead / rounds), agrees))
     return Explanation(
         name,
         problem,
@@ -343,8 +402,8 @@ def _summed(
             ours,
             optimal if compared else None,
         ),
-        Strips(edges, columns[0], columns[1] if compared else None),
-        tuple(Mean.of(share) for share in blocks.join(pulls, instances) / plan.horizon),
+        Strips(edges * plan.batch, columns[0], columns[1] if compared else None),
+        tuple(Mean.of(share) for share in blocks.join(pulls, instances) / problem.horizon),
         note,
     )
 

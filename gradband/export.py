@@ -5,6 +5,7 @@ JAX functions: these are traced, and each primitive operation is written as ONNX
 """
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,8 +33,9 @@ def write(model: "onnx.ModelProto", path: str | Path) -> None:
 
 def as_onnx(learned: Learned) -> "onnx.ModelProto":
     """The model. Its inputs are the state's arrays, an `arm` and its `reward`; its outputs are the arrays
-    after that, named `next_…`, and `probabilities` for the coming round. The first state is all zeros.
-    With an arm of −1 the state stays as it is.
+    after that, named `next_…`, and `probabilities` for the coming round. With an arm of −1 the state stays
+    as it is. The first state is all zeros; if a policy of your own has another, it is in the model's
+    metadata as `first_state`, a JSON object of lists by the arrays' names.
     """
     try:
         import onnx
@@ -45,9 +47,11 @@ def as_onnx(learned: Learned) -> "onnx.ModelProto":
     params = policy.folded(learned.params)
     first = policy.begin(params, jnp.int32(0))
     paths, tree = jax.tree_util.tree_flatten_with_path(first)
-    names = [jax.tree_util.keystr(path).rpartition(".")[2] or "sums" for path, _ in paths]
+    names = _names([path for path, _ in paths])
     leaves = [np.asarray(leaf) for _, leaf in paths]
-    assert not any(leaf.any() for leaf in leaves)
+    starts = {name: leaf.tolist() for name, leaf in zip(names, leaves, strict=True) if leaf.any()}
+    if not all(np.isfinite(leaf).all() for leaf in leaves):
+        raise InputError(f"the first state of {policy.name} holds infinite numbers, which JSON can't hold")
 
     def step(*inputs: Array) -> tuple[Array, ...]:
         *given, arm, reward = inputs
@@ -75,10 +79,24 @@ def as_onnx(learned: Learned) -> "onnx.ModelProto":
         "horizon": policy.horizon,
         "rewards": "0 or 1" if policy.binary else "in [0, 1]" if policy.unit else "any",
         "settings": json.dumps(policy.settings()),
+        **({"first_state": json.dumps(starts)} if starts else {}),
     }
     onnx.helper.set_model_props(model, {key: str(value) for key, value in about.items()})
     onnx.checker.check_model(model, full_check=True)
     return model
+
+
+def _names(paths: list[Any]) -> list[str]:
+    """What a model calls the arrays of a state: by their own names, or by whole paths where these repeat.
+
+    >>> tree = jax.tree_util.tree_flatten_with_path({"a": {"x": 1}, "b": {"x": 2}})[0]
+    >>> _names([path for path, _ in tree])
+    ['a_x', 'b_x']
+    """
+    words = [re.findall(r"\w+", jax.tree_util.keystr(path)) or ["sums"] for path in paths]
+    last = [entry[-1] for entry in words]
+    taken = len({*last}) < len(last) or bool({*last} & {"arm", "reward", "probabilities"})
+    return ["_".join(["state"] * (len(entry) == 1) + entry) if taken else entry[-1] for entry in words]
 
 
 SAME: dict[str, str] = {

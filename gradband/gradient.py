@@ -23,6 +23,7 @@ from gradband.critic import Critic
 from gradband.errors import InputError, shown, unknown, whole
 from gradband.policies import Params, Policy, as_policy
 from gradband.problems import Problem, as_problem
+from gradband.pytrees import brief
 
 FEW = 8  # parameters up to which forward mode is used
 RETURNS = ("realised", "expected")
@@ -46,6 +47,10 @@ class Estimate:
     """what a critic learns from [n, F, F + 1]"""
     fault: str = ""
     """what went wrong, if a regret is not a number"""
+
+    def __repr__(self) -> str:
+        numbers = (f"{name}={brief(getattr(self, name))}" for name in ("mean", "se", "spread"))
+        return f"Estimate({', '.join(numbers)}, {self.regrets.size} instances)"
 
     @property
     def norm(self) -> float:

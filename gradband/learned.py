@@ -4,6 +4,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from gradband import files, policies
@@ -24,8 +25,19 @@ class Learned:
     """problem, settings, seed, versions; `evaluation` if there was one"""
     stopped: str = ""
 
+    def __repr__(self) -> str:
+        words = [self.policy.name, f"{self.policy.arms} arms", f"{self.policy.horizon} rounds"]
+        count = sum(np.size(leaf) for leaf in jax.tree.leaves(self.params))
+        if all(np.shape(leaf) == () for leaf in self.params.values()):
+            words += [f"{name}={float(leaf):.4g}" for name, leaf in self.params.items()]
+        else:
+            words.append(f"{count} parameters")
+        words += [f"{len(self.history['regret'])} iterations"] if "regret" in self.history else []
+        return f"Learned({', '.join(words)})"
+
     def save(self, path: str | Path) -> None:
         """Writes the policy and its history to one safetensors file."""
+        self.policy.shapes()  # an error if parameters are nested, which a file can't hold
         leaves = {f"params.{name}": np.asarray(leaf) for name, leaf in self.params.items()}
         curves = {f"history.{name}": curve for name, curve in self.history.items()}
         about = {

@@ -210,8 +210,8 @@ def fit_of(source: str) -> tuple[dict[str, Any], Path] | None:
 
 def as_problem(given: object) -> Problem:
     """A problem, or the one of this name or file; an error for anything else."""
-    if isinstance(given, str):
-        return load(given)
+    if isinstance(given, str | Path):
+        return load(str(given))
     if isinstance(given, Problem):
         return given
     raise InputError(f"a problem must be a Problem, a name or a TOML file, not {shown(given)}")

@@ -9,6 +9,7 @@ import numpy as np
 from jax import Array
 
 Class = TypeVar("Class", bound=type)
+FEW_NUMBERS = 8  # of an array that is shown as it is
 
 
 def pytree(*data: str, dropped: tuple[str, ...] = ()) -> Any:
@@ -16,7 +17,8 @@ def pytree(*data: str, dropped: tuple[str, ...] = ()) -> Any:
 
     Compiled code does not know the `dropped` fields, so that it serves whatever their values are.
     Unlike `jax.tree_util.register_dataclass` it does not run `__post_init__` on the way back, so
-    that a class can check its values there without meeting tracers.
+    that a class can check its values there without meeting tracers. What a dataclass shows of itself
+    is kept to a line: large arrays by their shape.
     """
 
     def register(cls: Class) -> Class:
@@ -36,9 +38,45 @@ def pytree(*data: str, dropped: tuple[str, ...] = ()) -> Any:
             return node
 
         jax.tree_util.register_pytree_node(cls, flatten, unflatten)
+        if hasattr(cls.__repr__, "__wrapped__"):  # a dataclass wrote it, not whoever wrote the class
+            type.__setattr__(cls, "__repr__", in_a_line)
         return cls
 
     return register
+
+
+def in_a_line(node: Any) -> str:
+    """A dataclass in words, without what has its usual value."""
+    words = []
+    for field in dataclasses.fields(node):
+        value = getattr(node, field.name)
+        if field.default is dataclasses.MISSING or not _same(value, field.default):
+            words.append(f"{field.name}={brief(value)}")
+    return f"{type(node).__name__}({', '.join(words)})"
+
+
+def brief(value: Any) -> str:
+    """A value in a few words: of an array its few numbers, the one that all are, or its shape.
+
+    >>> print(brief(np.ones(10)), brief(np.array([0.6, 0.4])), brief(np.zeros((40, 3, 50))))
+    1 [0.6, 0.4] array [40, 3, 50]
+    """
+    if not isinstance(value, np.ndarray | Array):
+        return repr(value)
+    if isinstance(value, jax.core.Tracer):
+        return f"traced {list(value.shape)}"
+    array = np.asarray(value)
+    if array.ndim < 2 and array.size and (array == array.flat[0]).all():
+        return f"{array.flat[0]:g}"
+    if array.size <= FEW_NUMBERS:
+        return np.array2string(array, precision=4, separator=", ").replace("\n", "")
+    return f"array {list(array.shape)}"
+
+
+def _same(value: Any, usual: Any) -> bool:
+    if isinstance(value, np.ndarray) and isinstance(usual, float):
+        return bool((value == usual).all())
+    return type(value) is type(usual) and bool(np.all(value == usual))
 
 
 def one_hot(index: Array | int, size: int) -> Array:

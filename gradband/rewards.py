@@ -7,6 +7,7 @@ their noise: `Bernoulli` then is Y[i] = 1{u < μ_i} with one u for all arms.
 import dataclasses
 from typing import Any, ClassVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -35,7 +36,14 @@ class Reward:
             raise InputError(f"means of {self.kind} rewards must lie in [0, 1], not {outside.flat[0]:g}")
 
     def describe(self) -> dict[str, Any]:
-        return {"kind": self.kind, **dataclasses.asdict(self)}
+        """What a problem file would say; of a distribution of one's own, a digest of what it draws."""
+        if REWARDS.get(self.kind) is type(self) or isinstance(self, Realised):
+            return {"kind": self.kind, **dataclasses.asdict(self)}
+        means, keys = jnp.linspace(0.1, 0.9, 16), jax.random.split(jax.random.key(0), 16)
+        drawn = random.digest(jax.vmap(self.draw)(keys, means))
+        given = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        numbers = {name: value for name, value in given.items() if isinstance(value, int | float | str)}
+        return {"kind": self.kind, **numbers, "digest": drawn}
 
 
 @dataclasses.dataclass(frozen=True)

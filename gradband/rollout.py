@@ -61,6 +61,10 @@ class Round(NamedTuple):
     """how far probabilities are from a sum of 1, or a reward from its range [R, B]"""
     reference: Array | None = None
     """the reference's probabilities of all arms [K, R, B], or its choice as 0 and 1, if there is one"""
+    pulls: Array | None = None
+    """in batches, how often each arm is pulled [K, R, B]"""
+    sums: Array | None = None
+    """in batches, the rewards of each arm [K, R, B]"""
 
 
 def check(policy: Policy, problem: Problem) -> Policy:
@@ -162,6 +166,7 @@ def play(
         if log_probs is not None:
             log_prob = (pulls * jnp.where(pulls > 0, log_probs, 0)).sum()
         played |= {"log_prob": log_prob, "after": None, "luck": None, "reference": None}
+        played |= {"pulls": pulls, "sums": sums}
         played["off"] = jnp.zeros(())
         if log_probs is not None:
             played["off"] = jnp.abs(jnp.exp(jax.lax.stop_gradient(log_probs)).sum() - 1)

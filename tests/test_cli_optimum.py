@@ -133,3 +133,17 @@ def test_memory_is_refused_before_it_is_taken(monkeypatch):
         machine.require(2 * 10**9, "this", "less")
     machine.require(10**5, "this", "less")
     assert machine.in_bytes(1500) == "2 kB"
+
+
+def test_compare_shows_the_references_that_know_the_prior_by_default(run, tmp_path):
+    (tmp_path / "rare.toml").write_text("horizon = 20\n[prior]\nkind = 'beta'\narms = 2\na = 1\nb = 30\n")
+    found = result(run("compare", "rare.toml", "--instances", 200, "--json"))
+    names = {row["name"] for row in found["policies"]}
+    assert names == {"softelim", "ts", "ts:prior", "gittins", "gittins:prior", "ucb1", "uniform"}
+    asked = ("compare", "rare.toml", "--instances", 200, "--policies")
+    again = result(run(*asked, "gittins:prior,ts:prior", "--json"))
+    for row in again["policies"]:
+        assert row["regret"] == {old["name"]: old["regret"] for old in found["policies"]}[row["name"]]
+    status, _, err = run(*asked, "ucb1:prior")
+    assert (status, err.count("\n")) == (2, 1)
+    assert "ucb1 has no prior to set" in err

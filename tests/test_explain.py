@@ -1,19 +1,27 @@
 """What a policy does: maps, strips and shares against exact ones, and the command that draws them."""
 
 import contextlib
+import dataclasses
 import io
+import itertools
 import json
 import sys
 from collections import Counter
+from pathlib import Path
 
 import jax
 import matplotlib.image
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from conftest import assert_z
+from scipy import stats
+from test_figures import apart
 
 import gradband as gb
 from gradband import cli
+from gradband.explanation import problem_of
+from gradband.report import figures
 
 pytestmark = pytest.mark.brief
 
@@ -168,7 +176,85 @@ def test_uniform_policy_is_uniform_everywhere(uniform):
     assert found.strips.optimal is None
     assert "gaussian prior" in found.note
     assert [(window.first, window.last) for window in found.windows] == [(4, 28), (113, 137), (226, 250)]
-    assert found.maps.leads[-1] == pytest.approx(3 * np.hypot(0.5, 1), rel=0.05)
+    # Three standard deviations of a difference of means after 28 rounds, of 28 / 3 pulls each.
+    assert found.maps.leads[-1] == pytest.approx(3 * np.sqrt(2 * (0.5**2 + 3 / 28)), rel=0.05)
+
+
+# Batches and rare rewards
+
+
+def test_batches_are_those_of_all_histories():
+    """Uniform play in batches of 5, of which the second is shown: every history of the first, exactly."""
+    problem = gb.problems.named("two-point", horizon=10).replace(batch=5)
+    found = gb.explain("uniform", problem, instances=4000)
+    assert [(window.first, window.last) for window in found.windows] == [(6, 10)] * 3
+    assert found.strips.rounds.tolist() == [0, 5, 10]
+    assert found.strips.policy == pytest.approx(np.full((2, 2), 0.5))
+    assert "batches of 5" in found.note
+    cells, leading = np.zeros(found.maps.histories[0].shape), 0.0
+    for pulls, ones, others in itertools.product(range(6), repeat=3):
+        means = (others / (5 - pulls) if pulls < 5 else 0.5, ones / pulls if pulls else 0.5)
+        weight = stats.binom.pmf(pulls, 5, 0.5) * np.mean(
+            [
+                stats.binom.pmf(ones, pulls, high) * stats.binom.pmf(others, 5 - pulls, 1 - high)
+                for high in (0.4, 0.6)
+            ]
+        )
+        row = np.searchsorted(found.maps.rows, np.float32(pulls / 5), side="right") - 1
+        place = np.searchsorted(found.maps.leads, means[1] - means[0]) - 1
+        cells[min(row, len(cells) - 1), np.clip(place, 0, cells.shape[1] - 1)] += weight
+        leading += weight * (1 if means[0] == means[1] else 0.5)
+    for window, histories in zip(found.windows, found.maps.histories, strict=True):
+        assert_z(window.leading.mean, window.leading.se, leading)
+        se = np.sqrt(cells * (1 - cells) / found.instances)
+        assert_z(histories / found.instances, se + 1e-9, cells)
+    assert_z(found.pulls[0].mean, found.pulls[0].se, 0.5)
+
+
+def test_rare_rewards_are_shown_where_they_differ():
+    """With rates near .015, differences of means fill the columns; on an axis to 1 all are in one."""
+    prior = gb.priors.Hierarchical(arms=4, a=2.4, b=143, strength=1400)
+    problem = gb.Problem(prior, horizon=3000, batch=100)
+    found = gb.explain(saved(gb.policies.SoftElim(theta=0.01), problem), instances=200)
+    assert 0.03 < found.maps.leads[-1] < 0.1
+    for histories in found.maps.histories:
+        columns = histories.sum(0)[1:-1]
+        assert (columns > 0).sum() >= 10
+        assert columns.sum() > 0.8 * histories.sum()
+    assert [(window.first, window.last) for window in found.windows][0] == (101, 400)
+    shown = figures.explained(plt, "softelim on rare", found)
+    titles = [axis.title for axis in shown.axes if axis.get_title()]
+    labels = [label for axis in shown.axes[:3] for label in axis.get_xticklabels()]
+    assert apart([*titles, shown._suptitle], shown)
+    assert apart(labels, shown)
+    plt.close(shown)
+
+
+def test_a_long_name_leaves_room_for_the_other_titles(found):
+    long = dataclasses.replace(found, policy="a policy of a name that is far longer than others")
+    shown = figures.explained(plt, "its title " * 12, long)
+    assert apart([axis.title for axis in shown.axes if axis.get_title()], shown)
+    plt.close(shown)
+
+
+def test_a_policy_learned_on_a_fitted_problem_is_explained(run, tmp_path):
+    """Its prior is in the policy file, or in a file beside it, or in the problem that is given."""
+    hierarchical = gb.Problem(gb.priors.Hierarchical(2, 2, 98, 500), HORIZON)
+    saved(gb.policies.SoftElim(), hierarchical).save("fitted.safetensors")
+    table = np.random.default_rng(0).random((40, 2, HORIZON)).round(3)
+    np.savez("rewards.npz", rewards=table)
+    past = gb.Problem(gb.priors.Table(table, file="rewards.npz"), HORIZON)
+    saved(gb.policies.SoftElim(), past).save("past.safetensors")
+    status, _, err = run("fitted.safetensors", "--instances", 8, "--json")
+    assert (status, err) == (0, "")
+    assert problem_of(gb.load("past.safetensors"), folder=tmp_path).prior.trained_on == 32
+    elsewhere = gb.load("past.safetensors")
+    elsewhere.about["source"] = str(tmp_path / "mine.toml")
+    assert problem_of(elsewhere).prior.trained_on == 32
+    Path("rewards.npz").unlink()
+    status, _, err = run("past.safetensors")
+    assert (status, err.count("\n")) == (2, 1)
+    assert "the table prior is in the file 'rewards.npz'" in err
 
 
 # What can't be explained
@@ -177,11 +263,15 @@ def test_uniform_policy_is_uniform_everywhere(uniform):
 def test_wrong_input_is_refused(two_point, softelim):
     nowhere = saved(gb.policies.SoftElim(), two_point, about={})
     broken = saved(gb.policies.SoftElim(), two_point, about={"problem": {"prior": {"kind": "beta"}}})
-    table = saved(gb.policies.SoftElim(), two_point, about={"problem": {"prior": {"kind": "table"}}})
+    own = saved(gb.policies.SoftElim(), two_point, about={"problem": {"prior": {"kind": "sampler"}}})
+    there = {"kind": "table", "file": "rewards.npy"}
+    table = saved(gb.policies.SoftElim(), two_point, about={"problem": {"prior": there}})
     for policy, words in (
         (nowhere, "does not say what it was learned on.*--problem"),
         (broken, "can't be made again.*horizon.*--problem"),
-        (table, "prior of the kind 'table'.*--problem"),
+        (own, "prior of the kind 'sampler'.*--problem"),
+        (table, "the table prior is in the file 'rewards.npy', not in the policy.*--problem"),
+        ("softelim", "does not say what it was learned on.*--problem"),
     ):
         with pytest.raises(gb.InputError, match=words):
             gb.explain(policy)

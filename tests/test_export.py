@@ -1,8 +1,12 @@
 """ONNX models do what players do."""
 
+import dataclasses
 import json
 import sys
+from typing import ClassVar
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import onnx
 import onnxruntime
@@ -86,6 +90,74 @@ def test_an_index_network_plays_on_after_its_horizon():
     for _ in range(12):
         p = session.step(1, 0.0)
     assert np.isfinite(p).all()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Own(gb.policies.Policy):
+    """A policy of one's own: nested parameters, and a nested first state that is not zero."""
+
+    name: ClassVar[str] = "own"
+
+    def init(self, key):
+        return {"layer": {"w": jnp.array([2.0, 0.5])}, "theta": jnp.array(3.0)}
+
+    def begin(self, params, latent):
+        return {"level": jnp.full(self.arms, 0.5), "seen": {"level": jnp.arange(1.0, self.arms + 1)}}
+
+    def log_probs(self, params, state):
+        w = params["layer"]["w"]
+        scores = w[0] * state["level"] + w[1] / jnp.sqrt(state["seen"]["level"])
+        return jax.nn.log_softmax(params["theta"] * scores)
+
+    def update(self, params, state, arm, reward):
+        hot = jnp.arange(self.arms) == arm
+        seen = state["seen"]["level"] + hot
+        return {"level": state["level"] + hot * (reward - state["level"]) / seen, "seen": {"level": seen}}
+
+
+def test_a_first_state_that_is_not_zero_and_nested_parameters_are_exported():
+    policy = Own().bind(3, 20)
+    params = policy.init(jax.random.key(0))
+    session = Session(as_onnx(gb.Learned(policy, params, {}, {})))
+    assert set(session.state) == {"state_level", "seen_level"}
+    first = json.loads(session.about["first_state"])
+    assert first == {"state_level": [0.5] * 3, "seen_level": [1.0, 2.0, 3.0]}
+    session.state |= {name: np.array(values, np.float32) for name, values in first.items()}
+    state, rng = policy.begin(params, jnp.int32(0)), np.random.default_rng(0)
+    p = session.step(-1, 0)
+    for _ in range(20):
+        np.testing.assert_allclose(p, policy.probabilities(params, state), rtol=0, atol=1e-6)
+        arm, reward = int(rng.integers(3)), float(np.float32(rng.random()))
+        state = policy.update(params, state, arm, reward)
+        p = session.step(arm, reward)
+    assert "first_state" not in Session(as_onnx(learned("softelim"))).about
+
+
+def test_nested_parameters_are_refused_in_one_sentence_where_they_can_not_be_used(tmp_path):
+    policy = Own().bind(2, 20)
+    given = gb.Learned(policy, policy.init(jax.random.key(0)), {}, {})
+    problem = gb.problems.named("two-point", horizon=20)
+    uses = (
+        lambda: gb.learn(Own(), problem, iterations=1),
+        lambda: gb.evaluate(given, problem, instances=2),
+        lambda: given.save(tmp_path / "policy.safetensors"),
+    )
+    for use in uses:
+        with pytest.raises(
+            gb.InputError, match="parameters of own must be arrays by name, and layer is a dict"
+        ):
+            use()
+
+
+def test_a_first_state_that_can_not_be_told_is_refused():
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Endless(Own):
+        def begin(self, params, latent):
+            return super().begin(params, latent) | {"level": jnp.full(self.arms, jnp.inf)}
+
+    policy = Endless().bind(2, 20)
+    with pytest.raises(gb.InputError, match="the first state of own holds infinite numbers"):
+        as_onnx(gb.Learned(policy, policy.init(jax.random.key(0)), {}, {}))
 
 
 def test_the_command_writes_a_model(tmp_path, monkeypatch, capsys):

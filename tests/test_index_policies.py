@@ -48,15 +48,24 @@ def test_bayes_ucb_has_the_posteriors_quantiles():
     np.testing.assert_allclose(found, stats.beta.ppf(p, a, b), atol=2e-5)
 
 
-def test_ucb_v_has_its_index_by_hand():
+@pytest.mark.parametrize(("c", "zeta", "zeta_0"), [(1.0, 2.0, 3.0), (0.5, 1.2, 1.0)])
+def test_ucb_v_has_its_index_by_hand(c, zeta, zeta_0):
     """Arm 0 has seen .2, .9 and .4, arm 1 a single 1, arm 2 nothing."""
-    policy = UCBV().bind(3, 50)
+    usual = {"c": 1.0, "zeta": 2.0, "zeta_0": 3.0}
+    assert UCBV().settings() == usual
+    policy = UCBV(c=c, zeta=zeta, zeta_0=zeta_0).bind(3, 50)
     state = policy.begin({}, jnp.int32(0))
     for arm, reward in ((0, 0.2), (0, 0.9), (1, 1.0), (0, 0.4)):
         state = policy.update({}, state, jnp.int32(arm), jnp.float32(reward))
-    e = np.log(3) + 2 * np.log(5)
-    by_hand = 0.5 + np.sqrt(2 * np.var([0.2, 0.9, 0.4]) * e / 3) + 3 * e / 3
-    np.testing.assert_allclose(policy.index({}, state), [by_hand, 1 + 3 * e, np.inf], rtol=1e-6)
+    e = np.log(zeta_0) + zeta * np.log(5)
+    by_hand = 0.5 + np.sqrt(2 * np.var([0.2, 0.9, 0.4]) * e / 3) + 3 * c * e / 3
+    np.testing.assert_allclose(policy.index({}, state), [by_hand, 1 + 3 * c * e, np.inf], rtol=1e-6)
+
+
+def test_wrong_constants_of_ucb_v_are_refused():
+    for name, value in (("c", -1.0), ("zeta", -1.0), ("zeta_0", 0.5)):
+        with pytest.raises(InputError, match=f"{name} of ucb-v"):
+            UCBV(**{name: value}).bind(3, 50)
 
 
 @pytest.mark.parametrize("policy", [Greedy(), UCB1(), Gittins()])

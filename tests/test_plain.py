@@ -27,6 +27,7 @@ OTHERS = [
     ("bayes-ucb", {"a": 0.1, "b": 0.1}),
     ("bayes-ucb", {"a": 2.0, "b": 30.0}),
     ("kl-ucb", {"c": 3.0}),
+    ("ucb-v", {"c": 0.5, "zeta": 1.2, "zeta_0": 1.0}),
     ("split", {"share": 0.1}),
     ("gittins", {"a": 0.5, "b": 3.0}),
     ("index", {"hidden": 5, "a": 0.3, "b": 20.0}),

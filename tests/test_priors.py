@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from conftest import assert_z
 
+import gradband
 from gradband import priors, random, rewards, rollout
 from gradband.errors import InputError
 from gradband.problems import Problem
@@ -85,6 +86,41 @@ def test_sampler_draws_from_its_function():
 def test_sampler_of_a_wrong_function_is_refused(function, law, word):
     with pytest.raises(InputError, match=word):
         priors.Sampler(function, arms=2, rewards=law)
+
+
+def test_a_sampler_and_rewards_of_ones_own_are_told_from_others(tmp_path):
+    """By what they draw, whatever they are called: learning is not resumed on another problem."""
+
+    class Clipped(rewards.Gaussian):
+        kind = "clipped"
+        unit = True
+        edge = 1.0
+
+        def draw(self, key, mean):
+            return jnp.clip(super().draw(key, mean), 0, self.edge)
+
+    class Tighter(Clipped):
+        edge = 0.5
+
+    def prior(power):
+        return priors.Sampler(lambda key: jax.random.uniform(key, (2,)) ** power, arms=2)
+
+    one, same, other = (prior(power).describe() for power in (1.0, 1.0, 1.01))
+    assert one == same
+    assert one != other
+    assert Clipped().describe() == Clipped().describe() != Tighter().describe()
+    assert Clipped(sd=0.2).describe()["sd"] == 0.2
+    assert rewards.Beta().describe() == {"kind": "beta", "v": 4.0}
+
+    def learned(prior):
+        how = {"iterations": 1, "batch": 64, "resume": True}
+        problem = gradband.Problem(prior, horizon=6)
+        return gradband.learn("softelim", problem, checkpoint=tmp_path / "checkpoint.safetensors", **how)
+
+    learned(prior(1.0))
+    learned(prior(1.0))
+    with pytest.raises(InputError, match=r"other settings: problem.prior.digest was"):
+        learned(prior(2.0))
 
 
 # Rewards.

@@ -14,9 +14,11 @@ import sys
 import time
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from conftest import assert_z
+from matplotlib.container import ErrorbarContainer
 
 import gradband as gb
 from gradband import cli
@@ -438,6 +440,7 @@ def test_the_papers_experiments_are_complete(profile):
         (('over = "self"', 'over = "selfish"'), "did you mean 'self'?"),
         (('panel = "fig1c"', 'panel = "fig1x"'), "unknown panel of a row 'fig1x'"),
         (('says = "> 1"', ""), "needs what is printed"),
+        (('says = "> 1"', 'says = "more"'), "the row 'none over self' needs reads"),
     ],
 )
 def test_a_wrong_experiment_is_one_sentence(change, words, tmp_path):
@@ -512,11 +515,67 @@ def test_results_of_other_settings_and_damaged_ones_are_not_taken(tmp_path, monk
 def test_z_scores_and_verdicts():
     assert rows.z_score(4.0, 0.3, 3.0, 0.4) == pytest.approx(2.0)
     assert rows.z_score(4.0, 0.0, 3.0, 0.0) is None
-    assert rows.verdict("< 25", Level("", 27.0, 0.5)) == "does not hold (p = 6e-05)"
-    assert rows.verdict("> 0", Level("", 2.0, 0.5), 2) == "not to be told (p = 0.2, 2 runs)"
-    assert rows.verdict("> 0", Level("", 2.0, 0.5), 10) == "holds (p = 0.003, 10 runs)"
-    assert rows.verdict("> 0", Level("", 2.0, 0.5), 1) == "one run does not tell"
-    assert rows.verdict("comparable", Level("", 0.5, 0.5)) == "the paper gives no number"
+    assert rows.verdict("< 25", Level("", 27.0, 0.5)) == ("disagrees", "does not hold (p = 6e-05)")
+    assert rows.verdict("> 0", Level("", 2.0, 0.5), 2) == ("open", "not to be told (p = 0.2, 2 runs)")
+    assert rows.verdict("> 0", Level("", 2.0, 0.5), 10) == ("agrees", "holds (p = 0.003, 10 runs)")
+    assert rows.verdict("> 0", Level("", 2.0, 0.5), 1) == ("open", "one run does not tell")
+    assert [rows.of_z(z) for z in (None, -2.9, 3.1)] == ["", "agrees", "disagrees"]
+
+
+@pytest.mark.parametrize(
+    ("what", "value", "verdict"),
+    [
+        ("variance with b-none over that with b-self, SoftElim at θ = 1", (770.27, 27.05), "agrees"),
+        ("variance with b-opt over that with b-self, SoftElim at θ = 1", (2.13, 0.11), "agrees"),
+        ("variance with b-none over that with b-opt, Exp3 at θ = 1", (21.14, 0.49), "disagrees"),
+        ("variance with b-opt over that with b-self, Exp3 at θ = 1", (11.07, 0.34), "disagrees"),
+        ("variance with b-opt over that with b-self, Exp3 at θ = 1", (100.0, 3.0), "agrees"),
+        ("variance with b-opt over that with b-self, Exp3 at θ = 1", (33.0, 3.0), "open"),
+        ("variance with b-opt over that with b-self, Exp3 at θ = 1", (1000.0, 3.0), "disagrees"),
+        ("SoftElim tuned on beta-10", (9.52, 0.05), "agrees"),
+        ("SoftElim tuned on beta-10", (8.5, 0.05), "disagrees"),
+        ("LSTM on distractors, K = 10 less K = 3", (0.19, 0.03), "disagrees"),
+    ],
+)
+def test_statements_in_words_get_a_verdict(what, value, verdict):
+    """As the paper's files read them: numbers of an earlier report, and others."""
+    found = {row["what"]: row for e in experiments.wanted(["all"], "quick") for row in e.rows}
+    assert rows.verdict(found[what].get("reads"), Level("", *value))[0] == verdict
+
+
+def test_every_row_of_the_paper_can_be_judged(whole):
+    for experiment in experiments.wanted(["all"], "quick"):
+        for row in experiment.rows:
+            assert (
+                len(row.get("printed", [])) == 2
+                or "samples" in row
+                or rows.bounds(row.get("reads", row.get("says")))
+            )
+    kinds = {row["what"]: row["verdict"] for row in whole[1]["rows"]}
+    assert set(kinds.values()) <= {"agrees", "disagrees", "open", ""}
+    assert kinds["none over self"] == "agrees"
+    page = (whole[0] / "report.html").read_text()
+    assert re.search(r"Of \d+ statements, \d+ hold", page)
+    assert '<span class="good">agrees</span>' in page
+    table = list(csv.DictReader(numbers(whole[0]).splitlines()))
+    assert {row["verdict"] for row in table if row["what"] == "ours"} == set(kinds.values())
+
+
+def test_figures_over_theta_have_error_bars(small, whole):
+    """Of a panel's curves that are not exact, one bar for each θ, as long as its standard error."""
+    found = experiments.wanted(["fig1"], "quick", folder=small)
+    store = Store(whole[0] / "results")
+    for panel in found[0].panels:
+        results = {label: store.find(unit) for label, unit in panel.units().items()}
+        figure, axis = plt.subplots()
+        plots.draw(axis, panel, results)
+        bars = [entry for entry in axis.containers if isinstance(entry, ErrorbarContainer)]
+        curves = [curve for curve in panel.series(results) if curve.se is not None]
+        assert len(bars) == len(curves) == 2
+        for bar, curve in zip(bars, curves, strict=True):
+            ends = [segment[:, 1] for segment in bar.lines[2][0].get_segments()]
+            assert np.ptp(ends, axis=1) / 2 == pytest.approx(curve.se)
+        plt.close(figure)
 
 
 @pytest.mark.parametrize("runs", [2, 3, 5, 10])

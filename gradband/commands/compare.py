@@ -1,7 +1,7 @@
 """`gradband compare`."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -26,21 +26,27 @@ from gradband.commands.shared import (
     measure,
     optimal_policy,
     player,
+    references,
     shares,
     write_json,
 )
+
+if TYPE_CHECKING:
+    from gradband.problems import Problem
 
 
 def compare(
     problem: ProblemName = "two-point",
     policies: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="Policies, a comma between: names (also greedy, ucb1, ucb-v, kl-ucb, bayes-ucb, ts, "
             "gittins, uniform), settings after a colon, a + between (exp3:theta=0.5+gradient=lemma), "
-            "policy files, or optimal: the problem's optimal policy, where it can be computed."
+            "ts:prior and gittins:prior, which know the problem's prior, policy files, or optimal: the "
+            "problem's optimal policy, where it can be computed. Without this option: softelim, ts and "
+            "gittins, both also with the prior, ucb1 and uniform, as far as they can play the problem."
         ),
-    ] = "softelim,ts,ucb1,uniform",
+    ] = None,
     arms: Arms = None,
     horizon: Horizon = None,
     noise: Noise = None,
@@ -62,6 +68,8 @@ def compare(
 
       gradband compare bernoulli-10 --policies ts,ucb1,softelim:theta=0.1
 
+      gradband compare mine.toml --policies ts,ts:prior,gittins:prior
+
       gradband compare --policies runs/two-point-softelim/policy.safetensors,ts --instances 100000
     """
     import gradband as gb
@@ -72,8 +80,7 @@ def compare(
     label = label_of(task, problem)
     folder = out or Path("runs") / file_name(f"{label}-compare")
     fresh_instances(task, instances)
-    words = [text for text in policies.split(",") if text]
-    entries: dict[str, Any] = {text: None if text == "optimal" else player(text) for text in words}
+    entries = usual(task) if policies is None else named(policies, task)
     make_folder(folder)
     if "optimal" in entries:
         entries["optimal"] = optimal_policy(task)
@@ -127,6 +134,20 @@ def compare(
         ],
         f"{note}\nFiles: {', '.join(files.values())}",
     )
+
+
+def usual(task: "Problem") -> dict[str, Any]:
+    """What is compared unless something else is asked for."""
+    import gradband as gb
+
+    others = {"ucb1": gb.policies.UCB1(), "uniform": gb.policies.Uniform()}
+    return {"softelim": gb.policies.SoftElim(), **references(task), **others}
+
+
+def named(text: str, task: "Problem") -> dict[str, Any]:
+    """The policies that words with commas between stand for; the optimal one is made later."""
+    words = [word for word in text.split(",") if word]
+    return {word: None if word == "optimal" else player(word, task) for word in words}
 
 
 def above(table: Any, name: str) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from gradband.arguments import Arms, Devices, Horizon, Instances, Json, Memory, Seed, load_problem
-from gradband.commands.shared import make_folder, write_json
+from gradband.commands.shared import make_folder, size_of, write_json
 
 
 def explain(
@@ -51,7 +51,7 @@ def explain(
 
     learned = gb.load(file)
     if problem is None:
-        task = problem_of(learned, arms, horizon)
+        task = problem_of(learned, arms, horizon, file.parent)
     else:
         task = load_problem(problem, arms, horizon, None)
     fresh_instances(task, instances)
@@ -68,7 +68,7 @@ def explain(
             progress=lambda what, done: update(done, what),
         )
     label = task.name or (Path(problem).stem if problem else "its problem")
-    title = f"{found.policy} on {label}: {task.arms} arms, {task.horizon} rounds"
+    title = f"{found.policy} on {label}: {size_of(task)}"
     files = {"figure": str(folder / "explain.png"), "result": str(folder / "explain.json")}
     figures.explanation(Path(files["figure"]), title, found)
     result = {
@@ -105,7 +105,7 @@ def explain(
         f"{title}, {found.instances} instances",
         [
             "",
-            "rounds",
+            "pulls" if task.batch > 1 else "rounds",
             "pulls the best so far",
             "± se",
             *(["agrees with the optimal policy", "± se"] if shown else []),

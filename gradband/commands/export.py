@@ -20,8 +20,9 @@ def export(
     """Write a policy as a model for other languages and browsers.
 
     ONNX: one step, from the state, an arm and its reward to the next state and
-    the probabilities of the arms. Begin with zeros for the state and an arm of
-    -1, and draw each arm from the probabilities. It needs the package onnx
+    the probabilities of the arms. Begin with zeros for the state (or with the
+    metadata's first_state, if there is one) and an arm of -1, and draw each
+    arm from the probabilities. It needs the package onnx
     (pip install 'gradband[onnx]'). Policies that sample from a posterior (ts,
     hierarchical-ts), bayes-ucb and explore-then-commit can't be exported.
 

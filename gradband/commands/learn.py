@@ -177,6 +177,7 @@ def learn(
         raise StoppedError(str(stopped), 128 + stopped.number) from None
     names = {"policy": "policy.safetensors", "curve": "training.png", "result": "result.json"}
     files = {what: str(folder / name) for what, name in names.items()}
+    learned.about["source"] = problem  # where explain finds a prior that is in a file of its own
     learned.save(files["policy"])
     entries: dict[str, Any] = {f"{start.name}, learned": learned, f"{start.name}, before": learned.policy}
     entries |= {"ts": gb.policies.ThompsonSampling()} if task.unit else {}

@@ -153,7 +153,7 @@ def show_rows(title: str, rows: "list[Row]", files: dict[str, str]) -> None:
 
     terminal.print_table(
         title,
-        ["what", "paper", "ours", "± se", "z"],
+        ["what", "paper", "ours", "± se", "z", "verdict"],
         [
             [
                 row.what,
@@ -161,6 +161,7 @@ def show_rows(title: str, rows: "list[Row]", files: dict[str, str]) -> None:
                 f"{row.ours:.2f}",
                 f"{row.se:.2f}",
                 "" if row.z is None else f"{row.z:+.1f}",
+                row.verdict,
             ]
             for row in rows
         ],

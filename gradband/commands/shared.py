@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gradband.arguments import parse_policy
 from gradband.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,7 +19,14 @@ def label_of(problem: "Problem", source: str) -> str:
 
 
 def describe(problem: "Problem", source: str) -> str:
-    return f"{label_of(problem, source)}: {problem.arms} arms, {problem.horizon} rounds"
+    return f"{label_of(problem, source)}: {size_of(problem)}"
+
+
+def size_of(problem: "Problem") -> str:
+    """The number of arms, and of rounds or pulls."""
+    if problem.batch > 1:
+        return f"{problem.arms} arms, {problem.horizon} pulls in batches of {problem.batch}"
+    return f"{problem.arms} arms, {problem.horizon} rounds"
 
 
 def measure(
@@ -63,13 +69,18 @@ def optimal_policy(problem: "Problem") -> "Learned":
         return gb.exact.optimum(problem, progress=lambda done: update(done, "solving")).policy
 
 
-def player(text: str) -> "Policy | Learned":
-    """The policy that a name, with settings or without, or a file stands for."""
-    import gradband as gb
+def player(text: str, problem: "Problem | None" = None) -> Any:
+    """The policy that a name, with or without settings, or a file stands for; `ts:prior` of a problem."""
+    from gradband import given
 
-    known = text.partition(":")[0] in gb.policies.POLICIES
-    is_file = not known and (text.endswith(".safetensors") or Path(text).is_file())
-    return gb.load(text) if is_file else parse_policy(text)
+    return given.resolve(text, problem)
+
+
+def references(problem: "Problem") -> "dict[str, Policy]":
+    """The fair policies to compare with on a problem: ts, gittins, ts:prior and gittins:prior."""
+    from gradband.references import fair
+
+    return fair(problem)
 
 
 def shares(table: "Comparison", optimum: float | None) -> dict[str, Any]:

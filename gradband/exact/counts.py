@@ -11,6 +11,7 @@ in all, and no sampling error. A layer has a rectangle [T₀ + 1, T₁ + 1] of v
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -24,8 +25,9 @@ from gradband.batching import batch_last
 from gradband.errors import InputError
 from gradband.exact.enumeration import Exact
 from gradband.exact.quadrature import Nodes, best_mean
+from gradband.given import Given, WithParams, resolve
 from gradband.gradient import FEW
-from gradband.policies import Counting, Counts, Params, Policy, ThompsonSampling, as_policy
+from gradband.policies import Counting, Counts, Params, Policy, ThompsonSampling
 from gradband.problems import Problem, as_problem
 
 LONGEST = 400  # rounds, a billion states
@@ -34,13 +36,15 @@ Layer = tuple[np.ndarray, np.ndarray]  # probabilities of arm 0 [N], and their d
 
 
 def by_counts(
-    policy: Policy | str,
-    problem: Problem | str,
+    policy: Given,
+    problem: Problem | str | Path,
     params: Params | None = None,
     *,
     progress: Callable[[float], None] | None = None,
 ) -> Exact:
     """The exact Bayes reward of a policy on two Bernoulli arms, and its gradient if its parameters are few.
+
+    The policy is a `Policy`, a learned one, a name or a policy file; `params` come before its own.
 
     >>> from gradband import policies, problems
     >>> two_point = problems.named("two-point", horizon=2)
@@ -48,7 +52,11 @@ def by_counts(
     1.0
     """
     problem = as_problem(problem)
-    bound = check(as_policy(policy), problem)
+    entry = resolve(policy, problem)
+    if isinstance(entry, WithParams):
+        bound, params = check(entry.policy, problem), entry.params if params is None else params
+    else:
+        bound = check(entry, problem)
     n = problem.horizon
     with jax.enable_x64(True):
         start = bound.init(jax.random.key(0)) if params is None else bound.as_params(params)

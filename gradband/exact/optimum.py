@@ -41,6 +41,10 @@ class Optimum:
     seconds: float
     policy: Learned
 
+    def __repr__(self) -> str:
+        error = f", error {self.error:.2g}" if self.error else ""
+        return f"Optimum(regret {self.regret:.6g}, reward {self.reward:.6g}{error}, by {self.method})"
+
 
 def optimum(problem: Problem | str, *, progress: Progress | None = None) -> Optimum:
     """The Bayes-optimal reward, regret and policy of a problem, or an error that says why there is none.

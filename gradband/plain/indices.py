@@ -48,10 +48,19 @@ class UCB1(Index):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class UCBV(Index):
-    """The greatest μ̂_i + √(2 V_i E / T_i) + 3 E / T_i with E = log 3 + 2 log t."""
+    """The greatest μ̂_i + √(2 V_i E / T_i) + 3 c E / T_i with E = log ζ₀ + ζ log t."""
 
     name: ClassVar[str] = "ucb-v"
     unit: ClassVar[bool] = True
+    c: float = 1.0
+    zeta: float = 2.0
+    zeta_0: float = 3.0
+
+    def check(self) -> None:
+        super().check()
+        number("c of ucb-v", self.c, 0, 1e6)
+        number("zeta of ucb-v", self.zeta, 0, 1e6)
+        number("zeta_0 of ucb-v", self.zeta_0, 1, 1e6)
 
     def begin(self, u: float) -> Memory:
         return super().begin(u) | {"squares": np.zeros(self.arms)}
@@ -59,8 +68,8 @@ class UCBV(Index):
     def index(self, memory: Memory) -> np.ndarray:
         pulls, mean = np.maximum(memory["pulls"], 1), means(memory)
         variance = np.maximum(memory["squares"] / pulls - mean**2, 0)
-        exploration = math.log(3) + 2 * math.log(memory["rounds"] + 1)
-        return mean + np.sqrt(2 * variance * exploration / pulls) + 3 * exploration / pulls
+        exploration = math.log(self.zeta_0) + self.zeta * math.log(memory["rounds"] + 1)
+        return mean + np.sqrt(2 * variance * exploration / pulls) + 3 * self.c * exploration / pulls
 
     def hear(self, memory: Memory, arm: int, reward: float, propensity: float) -> None:
         super().hear(memory, arm, reward, propensity)

@@ -67,8 +67,15 @@ class Policy:
         return {}
 
     def shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
-        """Shapes and types of the parameters."""
-        return jax.eval_shape(self.init, jax.random.key(0))
+        """Shapes and types of the parameters, which must be a dictionary of arrays, not of dictionaries."""
+        found = jax.eval_shape(self.init, jax.random.key(0))
+        for name, leaf in found.items():
+            if not isinstance(leaf, jax.ShapeDtypeStruct):
+                raise InputError(
+                    f"the parameters of {self.name} must be arrays by name, and {name} is a "
+                    f"{type(leaf).__name__}: give each array in it a name of its own"
+                )
+        return found
 
     def prepare(self, progress: Callable[[float], None]) -> None:
         """Does what `init` would take long for, telling `progress` the share that is done."""

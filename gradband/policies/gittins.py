@@ -17,6 +17,7 @@ from gradband.solvers.layout import place, size
 from gradband.solvers.store import stored
 
 LONGEST = 1400  # rounds: a table of a gigabyte
+QUICK = 400  # rounds: a table is made in a few seconds
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -58,6 +59,11 @@ class Gittins(Index, Believing):
     def index(self, params: Params, state: Counts) -> Array:
         pulls, ones, t = (x.astype(jnp.int32) for x in (state.pulls, state.sums, state.rounds))
         return params["table"][place(t, pulls, ones)].astype(jnp.int32)
+
+
+def is_quick(policy: Gittins) -> bool:
+    """Whether the table of a bound policy is computed in seconds, stored or not."""
+    return policy.horizon <= QUICK
 
 
 _last: dict[tuple[float, float, int], np.ndarray] = {}

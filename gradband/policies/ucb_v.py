@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from gradband.errors import number
 from gradband.policies.base import Counts, Index, Params
 from gradband.pytrees import one_hot
 
@@ -27,13 +28,24 @@ class Moments(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class UCBV(Index):
-    """Each arm once, then the greatest μ̂_i + √(2 V_i E / T_i) + 3 E / T_i with E = log 3 + 2 log t.
+    """Each arm once, then the greatest μ̂_i + √(2 V_i E / T_i) + 3 c E / T_i with E = log ζ₀ + ζ log t.
 
-    V_i is the variance of the arm's rewards, in [0, 1], with T_i in the denominator.
+    V_i is the variance of the arm's rewards, in [0, 1], with T_i in the denominator. ζ is `zeta` and ζ₀ is
+    `zeta_0`. The defaults c = 1, ζ = 2 and ζ₀ = 3 were chosen to match Table 1 of the paper, which does not
+    state its own; Audibert, Munos and Szepesvári have ζ = 1.2 and ζ₀ = 1.
     """
 
     name: ClassVar[str] = "ucb-v"
     unit: ClassVar[bool] = True
+    c: float = 1.0
+    zeta: float = 2.0
+    zeta_0: float = 3.0
+
+    def check(self) -> None:
+        super().check()
+        number("c of ucb-v", self.c, 0, 1e6)
+        number("zeta of ucb-v", self.zeta, 0, 1e6)
+        number("zeta_0 of ucb-v", self.zeta_0, 1, 1e6)
 
     def begin(self, params: Params, latent: Array) -> Moments:
         return Moments(super().begin(params, latent), jnp.zeros(self.arms))
@@ -48,6 +60,6 @@ class UCBV(Index):
         counts = state.counts
         pulls = jnp.maximum(counts.pulls, 1)
         variance = jnp.maximum(state.squares / pulls - counts.means**2, 0)
-        exploration = np.log(3) + 2 * jnp.log(counts.rounds + 1)
-        bonus = jnp.sqrt(2 * variance * exploration / pulls) + 3 * exploration / pulls
+        exploration = np.log(self.zeta_0) + self.zeta * jnp.log(counts.rounds + 1)
+        bonus = jnp.sqrt(2 * variance * exploration / pulls) + 3 * self.c * exploration / pulls
         return jnp.where(counts.pulls == 0, jnp.inf, counts.means + bonus)

@@ -9,16 +9,21 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from gradband import random
 from gradband import rewards as laws
 from gradband.errors import InputError, number_of_arms
 from gradband.priors.base import Prior
 from gradband.pytrees import pytree
+
+DIGESTED = 16  # draws that tell a sampler from others
 
 
 @pytree()
 @dataclasses.dataclass(frozen=True, eq=False)
 class Sampler(Prior):
     """Any JAX function from a key to means [K].
+
+    A policy file and a checkpoint know it by a digest of a few draws: learning is not resumed with another.
 
     >>> Sampler(lambda key: jax.random.uniform(key, (5,)), arms=5).arms
     5
@@ -46,4 +51,5 @@ class Sampler(Prior):
         return jnp.asarray(self.function(key))
 
     def describe(self) -> dict[str, Any]:
-        return {"kind": self.kind, "arms": self.arms}
+        drawn = jax.vmap(self.sample)(jax.random.split(jax.random.key(0), DIGESTED))
+        return {"kind": self.kind, "arms": self.arms, "digest": random.digest(drawn)}

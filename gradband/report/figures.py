@@ -89,19 +89,36 @@ def training_curve(
     top.legend(frameon=False, fontsize=9, ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0))
     figure.suptitle(title)
     if few:
-        below: Any = axes[1, 0]
-        for column, name in enumerate(names):
-            below.plot(iterations, history["params"][:, column], color=f"C{column}", label=name)
-        below.set(ylabel="θ" if names == ["theta"] else ", ".join(names))
-        if (history["params"] > 0).all():
-            below.set_yscale("log")
-            for axis_formatter in (below.yaxis.set_major_formatter, below.yaxis.set_minor_formatter):
-                axis_formatter(lambda value, _: f"{value:g}")
+        parameters(axes[1, 0], iterations, history["params"], names)
     axes[-1, 0].set_xlabel("iteration")
+    axes[-1, 0].xaxis.get_major_locator().set_params(integer=True)
     for axis in axes[:, 0]:
         axis.spines[["top", "right"]].set_visible(False)
     write_atomically(path, lambda target: figure.savefig(target, dpi=150))
     plt.close(figure)
+
+
+def parameters(axis: Any, iterations: np.ndarray, values: np.ndarray, names: list[str]) -> None:
+    """Draws a few parameters [L, P] over the iterations, on a logarithmic scale if all are positive."""
+    from matplotlib import ticker
+
+    words = ["θ" if name == "theta" else name for name in names]
+    for column, word in enumerate(words):
+        axis.plot(iterations, values[:, column], color=f"C{column}", label=word)
+    axis.set_ylabel(words[0] if len(words) == 1 else "parameters")
+    if len(words) > 1:
+        axis.legend(frameon=False, fontsize=9, ncols=len(words), loc="best")
+    if not (values > 0).all():
+        return
+    axis.set_yscale("log")
+    decades = np.log10(values.max() / values.min())
+    # Few enough ticks that their labels keep apart, also within less than a decade.
+    locator: Any = ticker.MaxNLocator(5)
+    if decades > 0.7:
+        locator = ticker.LogLocator(subs=(1.0, 2.0, 5.0) if decades < 2.5 else (1.0,), numticks=9)
+    axis.yaxis.set_major_locator(locator)
+    axis.yaxis.set_minor_locator(ticker.NullLocator())
+    axis.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
 
 
 def explanation(path: Path, title: str, found: "Explanation") -> None:
@@ -114,6 +131,14 @@ def explanation(path: Path, title: str, found: "Explanation") -> None:
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
+
+    figure = explained(plt, title, found)
+    write_atomically(path, lambda target: figure.savefig(target, dpi=150))
+    plt.close(figure)
+
+
+def explained(plt: Any, title: str, found: "Explanation") -> Any:
+    """The figure of an explanation."""
     from matplotlib.colors import PowerNorm
 
     maps, strips, arms = found.maps, found.strips, found.problem.arms
@@ -121,8 +146,8 @@ def explanation(path: Path, title: str, found: "Explanation") -> None:
     if maps.optimal is not None and strips.optimal is not None:
         rows.append(("optimal", maps.optimal, strips.optimal))
     heights = [2.3] * len(rows) + [float(np.clip(0.2 * arms, 0.6, 3))]
-    figure = plt.figure(figsize=(9.5, 2.4 + sum(heights)), layout="constrained")
-    figure.suptitle(title, parse_math=False)
+    figure = plt.figure(figsize=(9.5, 2.6 + sum(heights)), layout="constrained")
+    figure.suptitle(textwrap.fill(title, 90), parse_math=False)
     grid = figure.add_gridspec(len(heights), 6, height_ratios=heights)
     # With many arms, a few per cent must look other than nothing.
     colours = plt.cm.ScalarMappable(PowerNorm(1 if arms == 2 else 0.5, 0, 1), "viridis")
@@ -132,10 +157,8 @@ def explanation(path: Path, title: str, found: "Explanation") -> None:
         for j, (window, values) in enumerate(zip(found.windows, probabilities, strict=True)):
             axis = figure.add_subplot(grid[i, 2 * j : 2 * j + 2])
             _map(axis, maps, values, shading)
-            rounds = span(window.first, window.last)
-            what = "round" if window.first == window.last else "rounds"
-            # A no-break space, so that a long name leaves the rounds to the next line.
-            axis.set_title(textwrap.fill(f"{name}, {window.name}: {what}\u00a0{rounds}", 36), fontsize=10)
+            words = f"{window.name}: {_rounds(found, window.first, window.last)}"
+            axis.set_title(f"{shortened(name, 30)}\n{words}", fontsize=10, parse_math=False)
             axis.tick_params(labelleft=j == 0, labelbottom=i == len(rows) - 1)
             axes.append(axis)
         axes[-3].set_ylabel("share of arm 2 in the pulls" if arms == 2 else "pulls of the arm")
@@ -144,8 +167,8 @@ def explanation(path: Path, title: str, found: "Explanation") -> None:
     for i, (name, _, values) in enumerate(rows):
         axis = figure.add_subplot(grid[-1, 6 * i // len(rows) : 6 * (i + 1) // len(rows)])
         axis.pcolormesh(strips.rounds + 0.5, np.arange(arms + 1) + 0.5, values, **shading)
-        axis.set_title(f"{name}, each arm", fontsize=10)
-        axis.set(xlabel="round", ylabel="" if i else "arm")
+        axis.set_title(f"{shortened(name, 44)}, each arm", fontsize=10, parse_math=False)
+        axis.set(xlabel="pull" if found.problem.batch > 1 else "round", ylabel="" if i else "arm")
         axis.invert_yaxis()
         axis.locator_params("y", nbins=10, integer=True)
         axis.tick_params(labelleft=i == 0)
@@ -154,18 +177,28 @@ def explanation(path: Path, title: str, found: "Explanation") -> None:
     ticks = [0, 0.25, 0.5, 0.75, 1] if arms == 2 else [0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1]
     bar = figure.colorbar(colours, ax=axes, aspect=45, pad=0.02, ticks=ticks, format=_percent)
     bar.set_label(f"probability of pulling {which}")
+    figure.supxlabel(textwrap.fill(_remarks(found), 125), fontsize=9, color="0.35", parse_math=False)
+    return figure
+
+
+def _rounds(found: "Explanation", first: int, last: int) -> str:
+    what = "pull" if found.problem.batch > 1 else "round"
+    return f"{what} {first}" if first == last else f"{what}s {span(first, last)}"
+
+
+def _remarks(found: "Explanation") -> str:
+    """What stands below the figure."""
     words = [
         f"Means over the histories that {found.policy} comes to on {found.instances} fresh instances"
-        + ("; grey: none." if arms == 2 else ", of all arms together; grey: none."),
-        "The optimal policy is asked after the same histories."
-        if maps.optimal is not None
-        else f"There is no optimal policy to show. {found.note}"
-        if found.note
-        else "",
+        + ("; grey: none." if found.problem.arms == 2 else ", of all arms together; grey: none."),
     ]
-    figure.supxlabel(textwrap.fill(" ".join(words), 125), fontsize=9, color="0.35", parse_math=False)
-    write_atomically(path, lambda target: figure.savefig(target, dpi=150))
-    plt.close(figure)
+    if found.problem.unit and found.maps.leads[-1] < 1:
+        words.append("Outer columns hold all that is farther out.")
+    if found.maps.optimal is not None:
+        words.append("The optimal policy is asked after the same histories.")
+    elif found.note:
+        words.append(f"There is no optimal policy to show. {found.note}")
+    return " ".join(words)
 
 
 def _map(axis: Any, maps: "Maps", values: np.ndarray, shading: dict[str, Any]) -> None:
@@ -179,7 +212,9 @@ def _map(axis: Any, maps: "Maps", values: np.ndarray, shading: dict[str, Any]) -
     axis.axvline(0, color="0.3", linewidth=0.8, linestyle=":")
     axis.set_facecolor(BLANK)
     axis.set_xlim(-reach, reach)
-    axis.locator_params("x", nbins=5)
+    # Ticks that stay away from the edges, where those of the next map stand.
+    tick = float(f"{0.7 * reach:.1g}")
+    axis.set_xticks([-tick, 0, tick])
     axis.xaxis.set_major_formatter(lambda value, _: f"{value:g}".replace("-", "−"))
     if shares:
         axis.yaxis.set_major_formatter(_percent)
@@ -187,8 +222,9 @@ def _map(axis: Any, maps: "Maps", values: np.ndarray, shading: dict[str, Any]) -
     # Rows of several numbers of pulls are as high as those of one.
     first, last = maps.rows[:-1].astype(int), maps.rows[1:].astype(int) - 1
     words = [span(a, b) for a, b in zip(first, last, strict=True)]
-    axis.set_yticks(np.arange(0, rows[-1] + 1, 2) + 0.5, words[: rows[-1] + 1 : 2])
-    axis.set_ylim(0, rows[-1] + 1)
+    low, high = int(rows[0]), int(rows[-1]) + 1
+    axis.set_yticks(np.arange(low, high, 2) + 0.5, words[low:high:2])
+    axis.set_ylim(low, high)
 
 
 def _percent(value: float, _: int) -> str:

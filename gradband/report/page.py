@@ -7,6 +7,7 @@ from string import Template
 from typing import Any
 
 from gradband.report import plots
+from gradband.reproduction import rows as rows_of
 from gradband.reproduction.curves import Learning
 from gradband.reproduction.findings import Finding
 from gradband.reproduction.panels import Panel, Table, title
@@ -15,7 +16,6 @@ from gradband.reproduction.rows import Row
 from gradband.reproduction.unit import command
 
 WORDS = ("remark", "value")  # columns of text
-AGREES = 3.0  # standard errors
 PROFILES = {
     "paper": "This is the paper profile: the paper's own numbers of runs, iterations and instances.",
     "quick": "This is the <strong>quick profile</strong>: fewer runs than the paper, and in Figures 2c and "
@@ -55,29 +55,38 @@ def _text(given: object) -> str:
 
 def _rows(rows: list[Row]) -> str:
     """All rows beside the paper, and how many of them agree."""
-    with_z = [row for row in rows if row.z is not None]
-    agree = sum(abs(row.z or 0) <= AGREES for row in with_z)
+    numbers = [row.verdict for row in rows if row.z is not None]
+    words = [row.verdict for row in rows if row.z is None and row.verdict]
     body = "".join(
         f'<tr><th scope="row" class="words">{_text(row.what)}</th><td class="says">{_text(row.says)}</td>'
-        f"<td>{_minus(f'{row.ours:.2f}')} ± {row.se:.2f}</td><td>{_z(row)}</td>"
+        f"<td>{_minus(f'{row.ours:.2f}')} ± {row.se:.2f}</td>"
+        f"<td>{'–' if row.z is None else _minus(f'{row.z:+.1f}')}</td><td>{_verdict(row)}</td>"
         f'<td class="words remark">{_text(row.remark)}<details><summary>redo<span class="unseen"> '
         f"{_text(row.what)}</span></summary><code>{_text(row.redo)}</code></details></td></tr>"
         for row in rows
     )
-    summary = (
-        f"{agree} of {len(with_z)} numbers agree within {AGREES:g} standard errors. " if with_z else ""
-    )
+    summary = ""
+    if numbers:
+        agree = numbers.count(rows_of.AGREES)
+        summary += f"{agree} of {len(numbers)} numbers agree within {rows_of.FAR:g} standard errors. "
+    if words:
+        counts = [words.count(word) for word in (rows_of.AGREES, rows_of.DISAGREES, rows_of.OPEN)]
+        summary += (
+            f"Of {len(words)} statements, {counts[0]} hold, {counts[1]} do not, and {counts[2]} can't be "
+            "told from noise. "
+        )
+    columns = ["what", "paper", "ours", "z", "verdict", "remark"]
     return f"""<section id="rows"><h2>Number by number</h2>
-<p>{summary}z is the difference in combined standard errors; where the paper gives words and no number,
-they stand in its column.</p>
-{_table("The paper's numbers and ours", ["what", "paper", "ours", "z", "remark"], body)}</section>"""
+<p>{summary}z is the difference in combined standard errors. Where the paper gives words and no number, they
+stand in its column, and the remark says which range they are read as: an order of magnitude is a factor of
+ten, &quot;orders&quot; are at least two of them (nearer to 100 than to 10), comparable is less than half of
+one, close is within a tenth. Whether our number is in that range is tested at the 5 % level.</p>
+{_table("The paper's numbers and ours", columns, body)}</section>"""
 
 
-def _z(row: Row) -> str:
-    if row.z is None:
-        return "–"
-    good = abs(row.z) <= AGREES
-    return f'<span class="{"good" if good else "bad"}">{_minus(f"{row.z:+.1f}")}</span>'
+def _verdict(row: Row) -> str:
+    kind = {rows_of.AGREES: "good", rows_of.DISAGREES: "bad"}.get(row.verdict, "")
+    return f'<span class="{kind}">{_text(row.verdict or "–")}</span>'
 
 
 def _minus(number: str) -> str:

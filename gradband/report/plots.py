@@ -78,14 +78,17 @@ def draw(axis: Any, panel: Panel, results: Results) -> None:
     """Draws a panel's curves, bands and lines."""
     curves, levels = panel.series(results), panel.levels(results)
     gradients = isinstance(panel, GradientOverTheta)
+    learning = isinstance(panel, Learning)
     for colour, curve in zip(itertools.cycle(COLOURS), curves, strict=False):
         _curve(axis, curve, colour, dotted=gradients)
+        if not learning and curve.se is not None:
+            bars: dict[str, Any] = {"fmt": "none", "capsize": 2.5, "elinewidth": 1.0, "zorder": 4}
+            axis.errorbar(curve.x, curve.y, yerr=curve.se, ecolor=colour, **bars)
     if gradients:
         axis.set_yscale("symlog", linthresh=10)
         axis.axhline(0, color=GREY, linewidth=0.8)
     else:
         _levels(axis, curves, levels)
-    learning = isinstance(panel, Learning)
     axis.set_xlabel("iteration" if learning else "θ")
     axis.set_ylabel("reward gradient" if gradients else "Bayes regret")
     axis.set_title(f"({panel.name[-1]}) {panel.title}", fontsize=11)

@@ -143,15 +143,17 @@ class RegretOverTheta(Panel):
         curves = []
         for policy in self.policies:
             rows = [results[f"{policy}:theta={theta:g}"] for theta in self.thetas]
-            se = [row["se"] for row in rows]
-            curves.append(Series(title(policy), self.thetas, [row["regret"] for row in rows], se, se))
+            se, band = ([factor * row["se"] for row in rows] for factor in (1, 1.96))
+            curves.append(Series(title(policy), self.thetas, [row["regret"] for row in rows], se, band))
         if "softelim" in self.policies:
             exact = [results[f"exact softelim:theta={theta:g}"]["regret"] for theta in self.thetas]
             curves.append(Series("SoftElim, exact", self.thetas, exact))
         return curves
 
     def settings(self) -> str:
-        return f"{self.regret_instances} instances a point."
+        return (
+            f"{self.regret_instances} instances per point; bars: standard errors, bands: 95 % confidence."
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -188,7 +190,8 @@ class GradientOverTheta(Panel):
         return curves
 
     def settings(self) -> str:
-        return f"{self.instances} instances a point; dotted: 95 % of estimates with m = 1."
+        bars = "bars: standard errors, dotted: 95 % of estimates with m = 1"
+        return f"{self.instances} instances per point; {bars}."
 
 
 def describe_instances(benchmarks: dict[str, int], problems: list[dict[str, Any]]) -> str:

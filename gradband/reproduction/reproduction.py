@@ -41,17 +41,17 @@ class Reproduction:
         """Every number: curves, single runs, lines, cells of tables and rows beside the paper."""
         file = io.StringIO()
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["panel", "what", "series", "run", "x", "value", "se", "z"])
+        writer.writerow(["panel", "what", "series", "run", "x", "value", "se", "z", "verdict"])
         for experiment in self.experiments:
             for panel in experiment.panels:
                 writer.writerows(
-                    [panel.name, *record, ""] for record in _records(panel, self.results[panel.name])
+                    [panel.name, *record, "", ""] for record in _records(panel, self.results[panel.name])
                 )
         for row in self.rows:
             paper = row.says if row.paper is None else row.paper
-            writer.writerow([row.panel, "paper", row.what, "", "", paper, row.paper_se or "", ""])
+            writer.writerow([row.panel, "paper", row.what, "", "", paper, row.paper_se or "", "", ""])
             z = "" if row.z is None else row.z
-            writer.writerow([row.panel, "ours", row.what, "", "", row.ours, row.se, z])
+            writer.writerow([row.panel, "ours", row.what, "", "", row.ours, row.se, z, row.verdict])
         return file.getvalue()
 
 

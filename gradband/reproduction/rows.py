@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradband.errors import InputError, unknown
+from gradband.errors import InputError, shown, unknown
 from gradband.reproduction.curves import Learning, middle
 from gradband.reproduction.panels import (
     GradientOverTheta,
@@ -20,10 +20,18 @@ from gradband.reproduction.panels import (
 )
 from gradband.reproduction.unit import command
 
+AGREES, DISAGREES, OPEN = "agrees", "disagrees", "open"
+FAR = 3.0  # standard errors beyond which numbers disagree
+
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """A number of the paper and ours. Without an error of the paper's, z is that of `samples` instances."""
+    """What the paper says, our number, and whether they agree.
+
+    Without an error of the paper's, z is that of `samples` instances. A statement in words is read as a
+    range, in `reads`, and `verdict` says whether our number lies in it; it is empty where the paper has a
+    cross.
+    """
 
     panel: str
     what: str
@@ -35,6 +43,8 @@ class Row:
     z: float | None
     remark: str
     redo: str
+    reads: str = ""
+    verdict: str = ""
 
     def described(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -60,9 +70,9 @@ def of_table(panel: Table, results: Results) -> list[Row]:
                 remark = "a cross in the paper: too costly then"
             what = f"{title(policy)} on {problem}"
             says = "×" if paper is None else f"{paper:.2f} ± {paper_se:.2f}"
-            rows.append(
-                Row(panel.name, what, paper, paper_se, says, ours, se, z, remark, command(units[label]))
-            )
+            redo, found = command(units[label]), of_z(z)
+            numbers = paper, paper_se, says, ours, se, z
+            rows.append(Row(panel.name, what, *numbers, remark, redo, verdict=found))
     return rows
 
 
@@ -80,8 +90,11 @@ def of_file(given: dict[str, Any], panel: Panel, results: Results, profile: str)
     elif paper is not None:
         remarks.append("no error is given")
     says = given.get("says") or (f"{paper:.2f}" + (f" ± {paper_se:.2f}" if paper_se is not None else ""))
-    if paper is None and not remarks:
-        remarks.append(verdict(says, value, len(panel.seeds) if isinstance(panel, Learning) else 0))
+    reads = given.get("reads", says) if z is None else ""
+    found = of_z(z)
+    if reads:
+        found, why = verdict(reads, value, len(panel.seeds) if isinstance(panel, Learning) else 0)
+        remarks.insert(0, why if reads == says else f"read as {reads}: {why}")
     if isinstance(panel, Learning) and "curve" in given["of"]:
         remarks.append(panel.note)
     redo = f"gradband reproduce {panel.name} --profile {profile}"
@@ -96,25 +109,49 @@ def of_file(given: dict[str, Any], panel: Panel, results: Results, profile: str)
         z,
         "; ".join(filter(None, remarks)),
         redo,
+        reads if reads != says else "",
+        found,
     )
 
 
-def verdict(says: str, value: Level, runs: int = 0) -> str:
-    """Whether a bound that the paper states holds: by Student's t over runs, or else by the normal law.
+def of_z(z: float | None) -> str:
+    """Whether numbers agree that are so many standard errors apart."""
+    return "" if z is None else AGREES if abs(z) <= FAR else DISAGREES
+
+
+def bounds(reads: str) -> tuple[float, float]:
+    """The range that a statement is read as.
+
+    >>> bounds("> 31.6"), bounds("0.316 to 3.16")
+    ((31.6, inf), (0.316, 3.16))
+    """
+    number = r"(-?[\d.]+)"
+    if found := re.fullmatch(f"([<>]) {number}", reads):
+        end = float(found[2])
+        return (-math.inf, end) if found[1] == "<" else (end, math.inf)
+    if found := re.fullmatch(f"{number} to {number}", reads):
+        return float(found[1]), float(found[2])
+    raise InputError(f"a statement is read as < number, > number or number to number, not {shown(reads)}")
+
+
+def verdict(reads: str, value: Level, runs: int = 0) -> tuple[str, str]:
+    """Whether our number lies in the range that a statement is read as, and how sure that is.
+
+    By Student's t over runs, or else by the normal law: the nearer end of the range against our number.
 
     >>> verdict("< 25", Level("", 22.7, 0.1), 5)
-    'holds (p = 2e-05, 5 runs)'
+    ('agrees', 'holds (p = 2e-05, 5 runs)')
     """
-    bound = re.fullmatch(r"([<>]) (-?[\d.]+)", says)
-    if bound is None:
-        return "the paper gives no number"
+    low, high = bounds(reads)
     if runs == 1:
-        return "one run does not tell"
-    room = (float(bound[2]) - value.value) * (1 if bound[1] == "<" else -1)
+        return OPEN, "one run does not tell"
+    room = min(value.value - low, high - value.value)
     t = abs(room) / max(value.se, 1e-12)
     p = student(t, runs - 1) if runs else math.erfc(t / math.sqrt(2))
     words = f"(p {f'= {p:.1g}' if p > 1e-9 else '< 1e-9'}{f', {runs} runs' if runs else ''})"
-    return f"{'not to be told' if p > 0.05 else 'holds' if room > 0 else 'does not hold'} {words}"
+    if p > 0.05:
+        return OPEN, f"not to be told {words}"
+    return (AGREES, f"holds {words}") if room > 0 else (DISAGREES, f"does not hold {words}")
 
 
 def student(t: float, freedom: int) -> float:
@@ -136,6 +173,11 @@ def check(given: dict[str, Any], panels: dict[str, Panel]) -> None:
     if not ({"printed", "says"} & {*given}):
         raise InputError(f"the row {given['what']!r} needs what is printed, or what the paper says")
     panel = panels[of["panel"]]
+    if len(given.get("printed", [])) < 2 and not ("samples" in given and isinstance(panel, Learning)):
+        try:
+            bounds(given.get("reads", given.get("says", "")))
+        except InputError as error:
+            raise InputError(f"the row {given['what']!r} needs reads: {error}") from None
     allowed: dict[str, Any] = {"panel": panels}
     if isinstance(panel, Learning):
         allowed |= {"line": panel.lines, "curve": panel.curves, "less": [*panel.curves, *panel.lines]}
@@ -173,7 +215,8 @@ def measure(panel: Panel, of: dict[str, Any], results: Results) -> Level:
         x, each, errors = panel.each(curve, results)
         place = int(np.argmin(np.abs(np.array(x) - of["after"])))
         # Both points of a run are measured on the same instances.
-        mean, se = middle(each[:, [place]] - each[:, [-1]], 0 * errors[:, [-1]], median=False)
+        above = 100 * (each[:, [place]] / each[:, [-1]] - 1)
+        mean, se = middle(above, 0 * errors[:, [-1]], median=False)
         return Level("", float(mean[0]), float(se[0]))
     end = panel.end(curve, results)
     if "less" not in of:
