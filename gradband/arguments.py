@@ -21,6 +21,12 @@ ProblemName = Annotated[
 ]
 Arms = Annotated[int | None, typer.Option(help="Number of arms, where the problem leaves it open.")]
 Horizon = Annotated[int | None, typer.Option(help="Number of rounds.")]
+Afterwards = Annotated[
+    int | None,
+    typer.Option(
+        help="Pulls of the arm that the policy recommends after its last round (as in the file, 0)."
+    ),
+]
 Noise = Annotated[
     str | None, typer.Option(help="shared (one draw a round for all arms) or independent, as in the paper.")
 ]
@@ -46,11 +52,18 @@ Memory = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 
 
-def load_problem(name: str, arms: int | None, horizon: int | None, noise: str | None) -> "Problem":
+def load_problem(
+    name: str,
+    arms: int | None,
+    horizon: int | None,
+    noise: str | None = None,
+    afterwards: int | None = None,
+) -> "Problem":
     from gradband import problems
 
-    problem = problems.load(name, arms, horizon)
-    return problem if noise is None else problem.replace(noise=noise)
+    given = {"noise": noise, "afterwards": afterwards}
+    changes = {key: value for key, value in given.items() if value is not None}
+    return problems.load(name, arms, horizon).replace(**changes)
 
 
 def parse_policy(text: str) -> "Policy":

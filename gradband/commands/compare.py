@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gradband.arguments import (
+    Afterwards,
     Arms,
     Devices,
     Horizon,
@@ -49,6 +50,7 @@ def compare(
     ] = None,
     arms: Arms = None,
     horizon: Horizon = None,
+    afterwards: Afterwards = None,
     noise: Noise = None,
     instances: Instances = 10_000,
     seed: Seed = 0,
@@ -76,7 +78,7 @@ def compare(
     from gradband.evaluation import fresh_instances
     from gradband.report import figures, terminal
 
-    task = load_problem(problem, arms, horizon, noise)
+    task = load_problem(problem, arms, horizon, noise, afterwards)
     label = label_of(task, problem)
     folder = out or Path("runs") / file_name(f"{label}-compare")
     fresh_instances(task, instances)

@@ -53,7 +53,7 @@ def explain(
     if problem is None:
         task = problem_of(learned, arms, horizon, file.parent)
     else:
-        task = load_problem(problem, arms, horizon, None)
+        task = load_problem(problem, arms, horizon)
     fresh_instances(task, instances)
     folder = make_folder(out or file.parent)
     with terminal.progress("explaining", 1) as update:

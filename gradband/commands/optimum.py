@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gradband.arguments import Arms, Horizon, Json, ProblemName, load_problem
+from gradband.arguments import Afterwards, Arms, Horizon, Json, ProblemName, load_problem
 from gradband.commands.shared import describe, label_of, make_folder, write_json
 
 
@@ -13,6 +13,7 @@ def optimum(
     problem: ProblemName = "two-point",
     arms: Arms = None,
     horizon: Horizon = None,
+    afterwards: Afterwards = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder to save the optimal policy in, as a policy file.")
     ] = None,
@@ -21,7 +22,7 @@ def optimum(
     """Compute the Bayes-optimal reward and regret, and the policy that reaches it.
 
     For Bernoulli rewards with a finite prior, or a beta prior: two arms up to
-    1450 rounds, more arms for short horizons. Where the optimum can't be
+    1450 rounds (400 with pulls afterwards), more arms for short horizons. Where the optimum can't be
     computed, the error says why and which size would do.
 
     Examples:
@@ -31,11 +32,13 @@ def optimum(
       gradband optimum distractors --arms 10
 
       gradband optimum uniform-2 --arms 3 --horizon 30 --out runs/optimal-3
+
+      gradband optimum uniform-2 --horizon 100 --afterwards 10000
     """
     import gradband as gb
     from gradband.report import terminal
 
-    task = load_problem(problem, arms, horizon, None)
+    task = load_problem(problem, arms, horizon, afterwards=afterwards)
     if out:
         make_folder(out)
     with terminal.progress("optimum", 1) as update:

@@ -23,10 +23,11 @@ def describe(problem: "Problem", source: str) -> str:
 
 
 def size_of(problem: "Problem") -> str:
-    """The number of arms, and of rounds or pulls."""
+    """The number of arms, of rounds or pulls, and of pulls afterwards."""
+    words = f"{problem.arms} arms, {problem.horizon} rounds"
     if problem.batch > 1:
-        return f"{problem.arms} arms, {problem.horizon} pulls in batches of {problem.batch}"
-    return f"{problem.arms} arms, {problem.horizon} rounds"
+        words = f"{problem.arms} arms, {problem.horizon} pulls in batches of {problem.batch}"
+    return words + (f", {problem.afterwards} pulls afterwards" if problem.afterwards else "")
 
 
 def measure(
