@@ -124,7 +124,6 @@ def fit(
         },
     }
     files.write_text(Path(paths["problem"]), files.toml(written) + "\n")
-    rows = [in_numbers(entry, found[0]) for entry in found]
     result = {
         "experiments": len(everything),
         "held_out": len(rest),
@@ -132,7 +131,7 @@ def fit(
         "horizon": length,
         "batch": batch,
         "prior": chosen.prior.describe() | {"name": chosen.name},
-        "priors": rows,
+        "priors": [in_numbers(entry, found[0]) for entry in found],
         "notes": notes,
         "seed": seed,
         "file": paths["problem"],
@@ -142,8 +141,15 @@ def fit(
     if json:
         terminal.print_json(result)
         return
+    show(f"{data.name}: {len(fitted)} experiments fitted, {len(rest)} held out", result)
+
+
+def show(title: str, result: dict[str, Any]) -> None:
+    """The fitted priors as a table, and what to do next."""
+    from gradband.report import terminal
+
     terminal.print_table(
-        f"{data.name}: {len(fitted)} experiments fitted, {len(rest)} held out",
+        title,
         ["prior", "what it says", "log-likelihood", "below the best", "± se"],
         [
             [
@@ -153,15 +159,15 @@ def fit(
                 f"{row['below']:.3f}" if row["below"] else "",
                 f"{row['below_se']:.3f}" if row["below"] and math.isfinite(row["below_se"]) else "",
             ]
-            for row in rows
+            for row in result["priors"]
         ],
         "\n".join(
             [
-                *notes,
-                f"Chosen: {chosen.name}, for {count} arms and {length} pulls. Log-likelihoods are means "
-                "over experiments held out.",
-                f"Files: {', '.join(paths.values())}",
-                f"Next: gradband learn {paths['problem']}",
+                *result["notes"],
+                f"Chosen: {result['prior']['name']}, for {result['arms']} arms and {result['horizon']} pulls. "
+                "Log-likelihoods are means over experiments held out.",
+                f"Files: {', '.join(result['files'].values())}",
+                f"Next: gradband learn {result['file']}",
             ]
         ),
         texts=2,
