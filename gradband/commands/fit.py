@@ -164,8 +164,8 @@ def show(title: str, result: dict[str, Any]) -> None:
         "\n".join(
             [
                 *result["notes"],
-                f"Chosen: {result['prior']['name']}, for {result['arms']} arms and {result['horizon']} pulls. "
-                "Log-likelihoods are means over experiments held out.",
+                f"Chosen: {result['prior']['name']}, for {result['arms']} arms and {result['horizon']} "
+                "pulls. Log-likelihoods are means over experiments held out.",
                 f"Files: {', '.join(result['files'].values())}",
                 f"Next: gradband learn {result['file']}",
             ]
