@@ -3,20 +3,20 @@
 import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradband import files, parquet
+from gradband import delimited, files, parquet
 from gradband.errors import InputError, number, unknown
 
 if TYPE_CHECKING:
     import polars
 
-SIZE_LIMIT = 4 << 30  # bytes of a file
-COMPRESSED = (b"\x1f\x8b", b"\x78\x01", b"\x78\x9c", b"\x78\xda", b"\x28\xb5\x2f\xfd")  # gzip, zlib, zstd
 SHOWN = 5  # rows that an error names
 PARTS = ("fitted", "held-out")
+STORED = ("starts", "pulls", "successes")
+MOST = 1e15  # pulls of an arm: float64 counts them one by one
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,8 +70,10 @@ class Experiments:
             self, starts=starts, pulls=self.pulls[flat], successes=self.successes[flat]
         )
 
-    def split(self, held_out: float, seed: int = 0) -> tuple["Experiments", "Experiments"]:
-        """Those to fit on, and a random share that is held out."""
+    def split(
+        self, held_out: float, seed: int = 0, last: bool = False
+    ) -> tuple["Experiments", "Experiments"]:
+        """Those to fit on, and a share that is held out: at random, or the last ones."""
         number("held_out", held_out, 0, 0.9)
         count = round(len(self) * held_out)
         if not 1 <= count < len(self) - 1:
@@ -80,28 +82,27 @@ class Experiments:
                 "be held out, and two fitted"
             )
         order = np.random.default_rng(seed).permutation(len(self))
+        order = np.arange(len(self))[::-1] if last else order
         return self.only(np.sort(order[count:])), self.only(np.sort(order[:count]))
 
 
 def read(
-    path: Path, columns: Columns = USUAL, arms_matter: bool = False, drop: bool = False
+    path: Path,
+    columns: Columns = USUAL,
+    arms_matter: bool = False,
+    drop: bool = False,
+    add_up: bool = False,
 ) -> Experiments:
-    """Past experiments from a CSV or Parquet file, one row an arm, or one row a pull.
+    """Past experiments from a CSV or Parquet file, one row per arm or one row per pull.
 
-    Faults are told with the numbers of their rows, the first below the header being 1, and refused, or
-    left out with `drop`. Experiments with a single arm tell nothing of differences, and are left out.
+    They come in the order in which they appear first. Faults are reported with the numbers of their rows,
+    the first below the header being 1, and refused, or left out with `drop`. Rows of the same experiment
+    and arm are a fault, or added up with `add_up`. Experiments with a single arm say nothing of
+    differences, and are left out.
     """
-    frame = _frame(path)
-    counts = columns.reward not in frame.columns
-    needed = [columns.experiment, columns.arm]
-    needed += [columns.pulls, columns.successes] if counts else [columns.reward]
-    for name in needed:
-        if name not in frame.columns:
-            hint = (
-                "; name them with --pulls and --successes, or --reward for a row a pull" if counts else ""
-            )
-            raise InputError(f"{path.name} has no column {name!r}: it has {', '.join(frame.columns)}{hint}")
-    table = _Rows(frame, columns, counts)
+    frame = _frame(path, columns)
+    counts = _are_counts(path, frame, columns)
+    table = _Rows(frame, columns, counts, add_up)
     notes = []
     if table.faults:
         words = "; ".join(table.described())
@@ -117,22 +118,45 @@ def read(
         raise InputError(
             f"{path.name} has {len(found)} experiments with two arms or more: too few to learn from"
         )
+    if not found.successes.any() or (found.successes == found.pulls).all():
+        what = "failure" if found.successes.any() else "success"
+        raise InputError(f"{path.name} has no {what} at all: there is nothing to learn from")
     return dataclasses.replace(found, notes=tuple(notes))
 
 
-def _frame(path: Path) -> "polars.DataFrame":
+def _are_counts(path: Path, frame: "polars.DataFrame", columns: Columns) -> bool:
+    """Whether rows are counts rather than outcomes; columns that are missing for either are named."""
+    there = frame.columns
+    asked = columns.reward != USUAL.reward
+    counted = columns.pulls in there and columns.successes in there
+    counts = not asked and (counted or columns.reward not in there)
+    needed = [columns.experiment, columns.arm]
+    needed += [columns.pulls, columns.successes] if counts else [columns.reward]
+    missing = [repr(name) for name in needed if name not in there]
+    if not missing:
+        return counts
+    hint = ""
+    if counts:
+        hint = (
+            "; name your columns with --experiment, --arm, --pulls and --successes, or --reward for rows "
+        )
+        hint += "that are single pulls"
+    several = "columns" if len(missing) > 1 else "column"
+    shown = ", ".join(name[:40] for name in there[:20]) + (", …" if len(there) > 20 else "")
+    raise InputError(f"{path.name} has no {several} {', '.join(missing)}: it has {shown}{hint}")
+
+
+def _frame(path: Path, columns: Columns) -> "polars.DataFrame":
     """The file as it is, all columns of a CSV as text."""
     try:
         import polars
     except ImportError:
         raise InputError("reading past experiments needs polars: pip install 'gradband[data]'") from None
-    begin = files.read(path, SIZE_LIMIT, only=4)
     try:
         if path.suffix.lower() == ".parquet":
+            files.read(path, delimited.SIZE_LIMIT, only=4)
             return parquet.read(path)
-        if begin.startswith(COMPRESSED):  # what Polars would unpack, however much it is
-            raise InputError(f"{path} is compressed: unpack it first")
-        return polars.read_csv(path, infer_schema=False, glob=False)
+        return delimited.read(path, dataclasses.astuple(columns))
     except InputError:
         raise
     except OSError as error:
@@ -145,7 +169,7 @@ def _frame(path: Path) -> "polars.DataFrame":
 class _Rows:
     """Rows of a table as arrays, those with faults marked."""
 
-    def __init__(self, frame: "polars.DataFrame", columns: Columns, counts: bool) -> None:
+    def __init__(self, frame: "polars.DataFrame", columns: Columns, counts: bool, add_up: bool) -> None:
         self.good = np.ones(len(frame), bool)
         self.faults: dict[str, np.ndarray] = {}
         self.experiment, _ = self._names(frame, columns.experiment)
@@ -153,12 +177,20 @@ class _Rows:
         if counts:
             self.pulls = self._numbers(frame, columns.pulls)
             self.successes = self._numbers(frame, columns.successes)
+            for name, values in ((columns.successes, self.successes), (columns.pulls, self.pulls)):
+                self._refuse_fractions(name, values)
             self._mark(
                 f"negative {columns.pulls} or {columns.successes}", (self.pulls < 0) | (self.successes < 0)
             )
             self._mark(f"more {columns.successes} than {columns.pulls}", self.successes > self.pulls)
-            self._mark(f"no {columns.pulls}", self.pulls == 0)
-            self._mark(f"the {columns.experiment} and {columns.arm} of an earlier one", self._repeated())
+            if add_up:
+                self.good &= self.pulls > 0  # a day on which nothing was shown
+            else:
+                self._mark(f"no {columns.pulls}", self.pulls == 0)
+                self._mark(
+                    f"the {columns.experiment} and {columns.arm} of an earlier one, which --sum would add",
+                    self._repeated(),
+                )
         else:
             self.successes = self._numbers(frame, columns.reward)
             self.pulls = np.ones(len(frame))
@@ -171,6 +203,16 @@ class _Rows:
         if bad.any():
             self.faults[what] = np.flatnonzero(bad) + 1
             self.good &= ~bad
+
+    def _refuse_fractions(self, name: str, values: np.ndarray) -> None:
+        """Rates or percentages in place of counts are no fault of some rows: nothing can be left out."""
+        good = np.flatnonzero(self.good)
+        rows = good[values[good] % 1 != 0] + 1
+        if len(rows):
+            raise InputError(
+                f"{name} must be counts, but {_rows(rows, 'a fraction')}, such as {values[rows[0] - 1]:g}: "
+                "rates and percentages are no counts, and a point does not separate thousands"
+            )
 
     def _names(self, frame: "polars.DataFrame", name: str) -> tuple[np.ndarray, "polars.Series"]:
         """The place of each row's name among all names, and these in their order.
@@ -191,7 +233,7 @@ class _Rows:
 
         column = _plain(frame[name])
         if column.dtype == polars.String:
-            column = column.str.strip_chars()
+            column = delimited.whole_text(column.str.strip_chars())
             self._mark(f"no {name}", (column.is_null() | (column == "")).fill_null(True).to_numpy())
         else:
             self._mark(f"no {name}", column.is_null().to_numpy())
@@ -209,8 +251,13 @@ class _Rows:
     def described(self) -> Iterator[str]:
         """Each fault, with how many rows have it and which."""
         for what, rows in self.faults.items():
-            named = ", ".join(map(str, rows[:SHOWN])) + (", …" if len(rows) > SHOWN else "")
-            yield f"{len(rows)} {'row has' if len(rows) == 1 else 'rows have'} {what} ({named})"
+            yield _rows(rows, what)
+
+
+def _rows(rows: np.ndarray, what: str) -> str:
+    """How many rows have something, and which."""
+    named = ", ".join(map(str, rows[:SHOWN])) + (", …" if len(rows) > SHOWN else "")
+    return f"{len(rows)} {'row has' if len(rows) == 1 else 'rows have'} {what} ({named})"
 
 
 def _plain(column: "polars.Series", dates: bool = False) -> "polars.Series":
@@ -229,7 +276,8 @@ def _plain(column: "polars.Series", dates: bool = False) -> "polars.Series":
 def _grouped(table: _Rows, arms_matter: bool) -> tuple[Experiments, int]:
     """Rows as experiments, and how many of them had a single arm."""
     keep = table.good
-    names, owner = np.unique(table.experiment[keep], return_inverse=True)
+    names, first, owner = np.unique(table.experiment[keep], return_index=True, return_inverse=True)
+    owner = np.argsort(np.argsort(first))[owner]  # numbered as they appear first
     labels, arm = np.unique(table.arm[keep], return_inverse=True)
     cell = owner.astype(np.int64) * len(labels) + arm
     cells, place = np.unique(cell, return_inverse=True)
@@ -252,16 +300,25 @@ def save(path: Path, parts: dict[str, Experiments]) -> None:
     """Stores experiments by the part they belong to."""
     arrays: dict[str, np.ndarray] = {}
     for part, found in parts.items():
-        arrays |= {f"{part}.{name}": getattr(found, name) for name in ("starts", "pulls", "successes")}
+        arrays |= {f"{part}.{name}": getattr(found, name) for name in STORED}
     files.save(path, "experiments", arrays, {"parts": list(parts)})
 
 
-def load(path: Path, part: str) -> dict[str, Any]:
-    """The arrays of a part that was stored: starts, pulls and successes."""
+def load(path: Path, part: str) -> Experiments:
+    """The experiments of a part that was stored."""
     if part not in PARTS:
         raise unknown("part", part, PARTS)
     arrays, _ = files.load(path, "experiments")
     try:
-        return {name: arrays[f"{part}.{name}"] for name in ("starts", "pulls", "successes")}
+        starts, pulls, successes = (arrays[f"{part}.{name}"] for name in STORED)
     except KeyError as error:
         raise InputError(f"{path} has no {error}") from None
+    if any(array.ndim != 1 or array.dtype.kind not in "fiu" for array in (starts, pulls, successes)):
+        raise InputError(f"{path} must hold rows of numbers")
+    rise = np.concatenate([starts[:1] == 0, starts[1:] > starts[:-1], starts[-1:] == len(pulls)])
+    if len(starts) < 2 or not rise.all():
+        raise InputError(f"{path}: starts must rise from 0 to the number of arms, {len(pulls)}")
+    fine = len(successes) == len(pulls) and ((successes >= 0) & (successes <= pulls) & (pulls < MOST)).all()
+    if not fine:
+        raise InputError(f"{path}: successes must be as many as pulls, and from 0 to the pulls")
+    return Experiments(starts.astype(np.int64), pulls.astype(np.float64), successes.astype(np.float64))

@@ -16,12 +16,11 @@ from gradband import priors
 from gradband.data import Experiments
 from gradband.errors import InputError
 from gradband.evaluation import Mean
-from gradband.priors.resampled import FLAT
 
 NODES = 24  # of the quadrature over an experiment's level
 KINDS = 3  # of a mixture
 MOST = 16.0  # of a logarithm: a + b up to nine million, beyond which its likelihood is all rounding
-CHUNK = 128  # held-out arms that are compared with all others at a time
+FEW = 20  # experiments, with fewer of which no mixture can be fitted
 LogLikelihood = Callable[[np.ndarray, Experiments], np.ndarray]  # of parameters, for each experiment
 
 
@@ -36,8 +35,13 @@ class Fit:
 
     @property
     def score(self) -> Mean:
-        """The mean log-likelihood of a held-out experiment."""
-        return Mean.of(self.held_out)
+        """The mean log-likelihood of a held-out experiment; a single one leaves its error infinite."""
+        return mean_of(self.held_out)
+
+
+def mean_of(values: np.ndarray) -> Mean:
+    """A mean with its standard error, which of a single value is infinite."""
+    return Mean.of(values) if values.size > 1 else Mean(float(values.mean()), math.inf)
 
 
 def fit(
@@ -46,12 +50,16 @@ def fit(
     arms: int,
     progress: Callable[[float, str], None] = lambda share, name: None,
 ) -> list[Fit]:
-    """All priors for K = `arms`, the best first: by the likelihood of the experiments held out."""
+    """All priors for K = `arms`, the best first: by the likelihood of the experiments held out.
+
+    From fewer than `FEW` experiments there is no mixture.
+    """
     if experiments.labels:
         return [by_arm(experiments, held_out)]
     found = []
-    for place, make in enumerate((pooled, hierarchical, mixture, resampled)):
-        progress(place / 4, make.__name__)
+    kinds = (pooled, hierarchical) + ((mixture,) if len(experiments) + len(held_out) >= FEW else ())
+    for place, make in enumerate(kinds):
+        progress(place / len(kinds), make.__name__)
         found.append(make(experiments, held_out, arms))
     return sorted(found, key=lambda entry: -entry.score.mean)
 
@@ -171,27 +179,6 @@ def mixture(experiments: Experiments, held_out: Experiments, arms: int) -> Fit:
     weights = np.exp(log_weights)
     prior = priors.Mixture(arms, (weights / weights.sum()).tolist(), a.tolist(), b.tolist())
     return Fit("mixture", prior, likelihood(x, held_out))
-
-
-def resampled(experiments: Experiments, held_out: Experiments, arms: int) -> Fit:
-    """The experiments themselves: one at random, and for each arm a posterior draw of one of its arms."""
-    own = FLAT + experiments.successes, FLAT + experiments.pulls - experiments.successes
-    base = gammaln(own[0] + own[1]) - gammaln(own[0]) - gammaln(own[1])
-    log_sizes = np.log(experiments.sizes)
-    likelihoods = np.zeros((len(held_out), len(experiments)))
-    for first in range(0, len(held_out.pulls), CHUNK):
-        chunk = slice(first, first + CHUNK)
-        wins = held_out.successes[chunk, None]
-        losses = held_out.pulls[chunk, None] - wins
-        each = base + gammaln(own[0] + wins) + gammaln(own[1] + losses)
-        each -= gammaln(own[0] + own[1] + wins + losses)
-        most = each.max(1, keepdims=True)
-        summed = np.add.reduceat(np.exp(each - most), experiments.starts[:-1], axis=1)
-        np.add.at(likelihoods, held_out.owner[chunk], np.log(summed + 1e-300) + most - log_sizes)
-    most = likelihoods.max(1, keepdims=True)
-    found = np.log(np.exp(likelihoods - most).mean(1)) + most[:, 0]
-    prior = priors.Resampled(arms, experiments.starts, experiments.pulls, experiments.successes)
-    return Fit("resampled", prior, found)
 
 
 def by_arm(experiments: Experiments, held_out: Experiments) -> Fit:

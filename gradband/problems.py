@@ -8,7 +8,7 @@ from typing import Any
 
 from jax import Array
 
-from gradband import data, files, priors, random, rewards
+from gradband import files, priors, random, rewards
 from gradband.errors import InputError, number_of_arms, shown, unknown, whole
 from gradband.priors import Instance, Prior
 from gradband.pytrees import pytree
@@ -17,7 +17,7 @@ from gradband.tables import read_table
 LARGEST_FILE = 1 << 24  # bytes of a problem file
 NOISES = ("shared", "independent")
 OPTIONAL = ("batch", "afterwards")
-KINDS = ("finite", "beta", "gaussian", "hierarchical", "mixture", "resampled", "table")
+KINDS = ("finite", "beta", "gaussian", "hierarchical", "mixture", "table")
 
 
 @pytree("prior", dropped=("name",))
@@ -224,6 +224,10 @@ def parse(given: dict[str, Any], folder: Path | None = None, arms: int | None = 
     _keys("", given, required=("horizon", "prior"), optional=("name", "noise", "rewards", *OPTIONAL, "fit"))
     prior = dict(_table("prior", given["prior"]))
     kind = prior.pop("kind", None)
+    if kind == "resampled":
+        raise InputError(
+            "the prior kind 'resampled' is gone, since it made arms differ too much: run gradband fit again"
+        )
     if kind not in KINDS:
         raise unknown("prior.kind", kind, KINDS)
     if arms is not None:
@@ -259,12 +263,6 @@ def _prior(kind: str, given: dict[str, Any], pays: dict[str, Any], folder: Path 
     if kind == "mixture":
         _keys("prior.", given, required=("arms", "weights", "a", "b"))
         return priors.Mixture(**given, **pays)
-    if kind == "resampled":
-        _keys("prior.", given, required=("arms", "file"), optional=("part", "checksum"))
-        part = given.get("part", "fitted")
-        found = data.load(_beside(given["file"], folder), part)
-        past = priors.Resampled(given["arms"], **found, file=given["file"], part=part, **pays)
-        return _unchanged(past, given)
     _keys("prior.", given, required=("file",), optional=("held_out", "checksum"))
     if pays:
         raise InputError("a table prior holds its own rewards: remove [rewards]")
@@ -272,7 +270,7 @@ def _prior(kind: str, given: dict[str, Any], pays: dict[str, Any], folder: Path 
     return _unchanged(priors.Table(table, given.get("held_out", 0.2), file=given["file"]), given)
 
 
-def _unchanged(prior: priors.Table | priors.Resampled, given: dict[str, Any]) -> Prior:
+def _unchanged(prior: priors.Table, given: dict[str, Any]) -> Prior:
     """The prior, if it has the checksum that is given, or none is."""
     if given.get("checksum", prior.checksum) != prior.checksum:
         raise InputError(

@@ -119,7 +119,8 @@ def problem(content):
     found = problems.load(str(path))
     found.describe()
     if (fit := problems.fit_of(str(path))) is not None:
-        gain.truths(found, gain.other_priors(*fit), *fit)
+        gain.other_priors(*fit)
+        data.load(fit[1] / fit[0]["file"], "held-out")
 
 
 def table(content):
@@ -138,7 +139,7 @@ PARTS = [f"fitted.{name}" for name in ("starts", "pulls", "successes")]
 def experiments(content):
     if content[:1] > b"\xbf":
         path = written("tests.safetensors", built(content[1:], "experiments", PARTS))
-        gb.priors.Resampled(2, **data.load(path, "fitted"), file="tests.safetensors", part="fitted")
+        data.load(path, "fitted")
     else:
         data.read(written("tests.csv", content[1:]), arms_matter=content[:1] > b"\x7f", drop=True)
 
@@ -249,7 +250,6 @@ def corpus(name):
         rest |= {"fit": {"chosen": "beta", "file": "given.safetensors", "others": []}}
         for prior in (
             {"kind": "table", "file": "given.npz", "held_out": 0.5},
-            {"kind": "resampled", "arms": 3, "file": "given.safetensors"},
             {"kind": "hierarchical", "arms": 3, "a": 1.0, "b": 2.0, "strength": 3.0},
             {"kind": "mixture", "arms": 3, "weights": [0.5, 0.5], "a": [1.0, 2.0], "b": [3.0, 4.0]},
             {"kind": "gaussian", "arms": 2, "mean": 0.0, "sd": 1.0},

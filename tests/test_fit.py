@@ -1,9 +1,9 @@
 """Priors from past experiments: reading, faults, fits against what is known, and the command."""
 
-import dataclasses
 import gzip
 import json
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from conftest import assert_z
 from scipy.integrate import quad
 from scipy.stats import beta, betabinom
 
-from gradband import cli, data, fitting, priors, problems
+from gradband import cli, data, delimited, files, fitting, priors, problems
 from gradband.errors import InputError
 from gradband.evaluation import Mean
 
@@ -90,7 +90,7 @@ def test_the_level_is_integrated_out_exactly():
         assert fit.held_out[e] + shared.sum() == pytest.approx(np.log(whole / 1e6), abs=1e-5)
 
 
-def test_pooled_and_resampled_scores_are_those_of_their_definitions():
+def test_pooled_scores_are_those_of_their_definition():
     known, held = drawn(5, pulls=50, seed=4), drawn(2, pulls=50, seed=5)
     pooled = fitting.pooled(known, held, 4)
     a, b = pooled.prior.a[0], pooled.prior.b[0]
@@ -99,22 +99,11 @@ def test_pooled_and_resampled_scores_are_those_of_their_definitions():
     )
     each = betabinom.logpmf(held.successes, held.pulls, a, b).reshape(2, 4).sum(1)
     assert pooled.held_out + shared.reshape(2, 4).sum(1) == pytest.approx(each)
-    resampled = fitting.resampled(known, held, 4)
-    for e in range(2):
-        pulls, wins = held.pulls[4 * e : 4 * e + 4], held.successes[4 * e : 4 * e + 4]
-        likely = []
-        for k in range(5):
-            own = slice(4 * k, 4 * k + 4)
-            shapes = 0.5 + known.successes[own], 0.5 + known.pulls[own] - known.successes[own]
-            arms = [betabinom.pmf(w, n, *shapes).mean() for w, n in zip(wins, pulls, strict=True)]
-            likely.append(np.prod(arms))
-        expected = np.log(np.mean(likely)) - shared.reshape(2, 4)[e].sum()
-        assert resampled.held_out[e] == pytest.approx(expected)
 
 
 def test_the_better_prior_is_chosen():
     levels = fitting.fit(drawn(300), drawn(100, seed=1), 4)
-    assert levels[0].name in ("hierarchical", "resampled")
+    assert levels[0].name == "hierarchical"
     assert levels[-1].name == "pooled"
     rng = np.random.default_rng(0)
     means = rng.beta(3, 147, 1600)
@@ -134,6 +123,10 @@ def test_the_order_of_arms_tells_nothing(tmp_path):
     paths = [as_csv(tmp_path / "a.csv", ranked), as_csv(tmp_path / "b.csv", ranked, shuffle=7)]
     one, other = (data.read(path) for path in paths)
     assert sorted(one.successes) == sorted(other.successes)
+    mine, theirs = (
+        np.add.reduceat(found.successes * 1e6 + found.pulls, found.starts[:-1]) for found in (one, other)
+    )
+    other = other.only(np.argsort(theirs)[np.argsort(np.argsort(mine))])  # the same experiments in turn
     fits = []
     assert (one.successes != other.successes).any()
     for found in (one, other):
@@ -147,12 +140,6 @@ def test_the_order_of_arms_tells_nothing(tmp_path):
     [
         (priors.Hierarchical(3, a=3.0, b=147.0, strength=1000.0), 0.02, 0.01139, 0.00441),
         (priors.Mixture(3, weights=[0.25, 0.75], a=[2, 8], b=[98, 92]), 0.065, 0.026, 0.0243),
-        (
-            priors.Resampled(3, starts=[0, 2, 3], pulls=[1e4, 1e4, 1e4], successes=[100, 300, 500]),
-            0.035,
-            0.0150,
-            0.0072,
-        ),
     ],
     ids=lambda value: getattr(value, "kind", ""),
 )
@@ -204,7 +191,7 @@ def test_faults_are_told_with_their_rows(tmp_path):
         "1 row has negative pulls or successes (3)",
         "1 row has more successes than pulls (4)",
         "1 row has no pulls (10)",
-        "1 row has the experiment and arm of an earlier one (7)",
+        "1 row has the experiment and arm of an earlier one, which --sum would add (7)",
         "--drop-bad",
     ):
         assert words in told
@@ -238,7 +225,7 @@ def test_a_row_a_pull_is_counted(tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("a,b\n1,2\n", "has no column 'experiment': it has a, b"),
+        ("a,b\n1,2\n", "has no columns 'experiment', 'arm', .*: it has a, b; name your columns"),
         ("experiment,arm,pulls,successes\n", "0 experiments with two arms or more"),
         ("", "is not a readable table"),
         ("experiment,arm,pulls,successes\na,0,1e400,0\na,1,2,0\n", "no number in pulls"),
@@ -287,10 +274,106 @@ def test_a_long_name_takes_its_own_length(tmp_path):
     assert len(data.read(tmp_path / "tests.csv")) == 501
 
 
-def test_a_compressed_table_is_not_unpacked(tmp_path):
-    (tmp_path / "tests.csv").write_bytes(gzip.compress(b"experiment,arm,pulls,successes\n"))
-    with pytest.raises(InputError, match="is compressed: unpack it first"):
+TEXT = "experiment,arm,pulls,successes\nb,0,1200,20\nb,ä,900,30\na,0,500,0\na,ä,500,5\n"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        TEXT.encode(),
+        TEXT.encode("utf-8-sig"),
+        TEXT.encode("utf-16"),
+        TEXT.encode("utf-16-le"),
+        TEXT.encode("utf-16-be"),
+        TEXT.encode("latin-1"),
+        TEXT.replace(",", ";").encode(),
+        TEXT.replace(",", "\t").encode(),
+        TEXT.replace("1200", '"1,200"').encode(),
+        TEXT.replace(",", ";").replace("1200", "1 200").encode(),
+        TEXT.replace(",", ";").replace("1200", "1\u202f200").encode(),
+        TEXT.replace("1200", "1'200").encode(),
+        TEXT.replace("arm,pulls,successes", " arm , pulls, successes ").encode(),
+        gzip.compress(TEXT.encode()),
+        gzip.compress(TEXT[:40].encode()) + gzip.compress(TEXT[40:].encode("latin-1")),
+        gzip.compress(TEXT.encode("utf-16")),
+    ],
+    ids=lambda content: ascii(content[:44]),
+)
+def test_tables_are_read_as_people_have_them(content, tmp_path):
+    (tmp_path / "tests.csv").write_bytes(content)
+    found = data.read(tmp_path / "tests.csv")
+    assert found.pulls.tolist() == [1200, 900, 500, 500], "in the order of the file"
+    assert found.successes.tolist() == [20, 30, 0, 5]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"\x28\xb5\x2f\xfd rest", "compressed in a way that is not read"),
+        (gzip.compress(TEXT.encode())[:-12], "ends too early"),
+        (gzip.compress(b"experiment" * 1000), "holds more than"),
+        (b"\x1f\x8b\x08" + b"\xff" * 50, "no gzip file"),
+        (TEXT.encode("utf-16")[:41], "not readable as utf-16"),
+    ],
+)
+def test_hostile_files_are_refused(content, words, tmp_path, monkeypatch):
+    monkeypatch.setattr(delimited, "TEXT_LIMIT", 2000)
+    (tmp_path / "tests.csv").write_bytes(content)
+    with pytest.raises(InputError, match=words):
         data.read(tmp_path / "tests.csv")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (TEXT.replace(",30\n", ",0.033\n"), r"successes must be counts, but 1 row has a fraction \(2\)"),
+        (TEXT.replace("1200", "1.2"), "pulls must be counts, but 1 row has a fraction"),
+        (
+            re.sub(",[0-9]+\n", ",0\n", TEXT),
+            "no success at all",
+        ),
+        (TEXT.replace("successes", "clicks"), "has no column 'successes': it has experiment, arm, pulls"),
+        (TEXT.replace("arm,pulls", "a,b"), "has no columns 'arm', 'pulls'"),
+        (TEXT + "a,0,10,1\n", "of an earlier one, which --sum would add"),
+    ],
+)
+def test_what_is_no_count_is_called_so(text, words, tmp_path):
+    (tmp_path / "tests.csv").write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=words):
+        data.read(tmp_path / "tests.csv")
+
+
+def test_rewards_that_were_asked_for_are_missed(tmp_path):
+    (tmp_path / "tests.csv").write_text(TEXT, encoding="utf-8")
+    with pytest.raises(InputError, match="has no column 'clicked'"):
+        data.read(tmp_path / "tests.csv", data.Columns(reward="clicked"))
+
+
+def test_counts_come_before_rates(tmp_path):
+    """A column that happens to be called reward does not turn counts into single pulls."""
+    lines = TEXT.splitlines()
+    rows = [f"{lines[0]},reward", *(f"{line},0.1" for line in lines[1:])]
+    (tmp_path / "tests.csv").write_text("\n".join(rows), encoding="utf-8")
+    assert data.read(tmp_path / "tests.csv").pulls.tolist() == [1200, 900, 500, 500]
+
+
+def test_daily_rows_are_added_up(tmp_path):
+    (tmp_path / "tests.csv").write_text(TEXT + "a,0,10,1\nb,ä,100,3\na,0,0,0\n", encoding="utf-8")
+    found = data.read(tmp_path / "tests.csv", add_up=True)
+    assert found.pulls.tolist() == [1200, 1000, 510, 500]
+    assert found.successes.tolist() == [20, 33, 1, 5]
+
+
+def test_the_last_experiments_are_held_out_on_request(tmp_path):
+    known = drawn(40, pulls=300)
+    text = as_csv(tmp_path / "tests.csv", known).read_text().splitlines()
+    names = {str(e): f"{37 * e % 41:02d}" for e in range(40)}  # in another order than the file
+    rows = [line.split(",", 1) for line in text[1:]]
+    (tmp_path / "tests.csv").write_text("\n".join([text[0], *(f"{names[e]},{rest}" for e, rest in rows)]))
+    fitted, held = data.read(tmp_path / "tests.csv").split(0.2, last=True)
+    assert fitted.successes.tolist() == known.successes[: 32 * 4].tolist()
+    assert held.successes.tolist() == known.successes[32 * 4 :].tolist()
+    assert data.read(tmp_path / "tests.csv").split(0.2)[1].successes.tolist() != held.successes.tolist()
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
@@ -310,16 +393,31 @@ def test_a_pipe_is_not_waited_for(tmp_path):
             load(tmp_path / name)
 
 
-def test_other_experiments_behind_the_same_name_are_noticed(tmp_path):
-    found = data.Experiments(np.array([0, 2, 4]), np.full(4, 9.0), np.full(4, 2.0))
-    data.save(tmp_path / "past.safetensors", {"fitted": found})
+def test_a_prior_of_earlier_versions_is_refused_in_words(tmp_path):
     given = {"horizon": 10, "prior": {"kind": "resampled", "arms": 2, "file": "past.safetensors"}}
-    about = problems.parse(given, tmp_path).describe()
-    assert problems.parse(about, tmp_path).describe() == about
-    other = dataclasses.replace(found, successes=np.full(4, 3.0))
-    data.save(tmp_path / "past.safetensors", {"fitted": other})
-    with pytest.raises(InputError, match="past.safetensors has changed"):
-        problems.parse(about, tmp_path)
+    with pytest.raises(InputError, match="'resampled' is gone, .* run gradband fit again"):
+        problems.parse(given, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"starts": [0, 2, 5]}, "starts must rise from 0 to the number of arms, 4"),
+        ({"starts": [0, 4, 4]}, "starts must rise"),
+        ({"starts": [0]}, "starts must rise"),
+        ({"successes": [1.0, 2.0, 30.0, 0.0]}, "from 0 to the pulls"),
+        ({"successes": [1.0, 2.0, np.nan, 0.0]}, "from 0 to the pulls"),
+        ({"pulls": [9.0, 9.0, np.inf, 9.0]}, "from 0 to the pulls"),
+        ({"successes": [1.0]}, "as many as pulls"),
+        ({"pulls": [[9.0] * 4]}, "rows of numbers"),
+    ],
+)
+def test_stored_experiments_are_read_with_distrust(changes, words, tmp_path):
+    usual = {"starts": [0, 2, 4], "pulls": [9.0] * 4, "successes": [2.0] * 4}
+    arrays = {f"fitted.{name}": np.array(value) for name, value in (usual | changes).items()}
+    files.save(tmp_path / "past.safetensors", "experiments", arrays, {})
+    with pytest.raises(InputError, match=words):
+        data.load(tmp_path / "past.safetensors", "fitted")
 
 
 def run(monkeypatch, capsys, *words):
@@ -330,7 +428,7 @@ def run(monkeypatch, capsys, *words):
     return stopped.value.code, seen.out, seen.err
 
 
-@pytest.mark.parametrize("prior", ["pooled", "hierarchical", "mixture", "resampled"])
+@pytest.mark.parametrize("prior", ["pooled", "hierarchical", "mixture"])
 def test_the_command_writes_a_problem(prior, tmp_path, monkeypatch, capsys):
     path = as_csv(tmp_path / "tests.csv", drawn(60, pulls=300))
     code, out, _ = run(monkeypatch, capsys, path, "--prior", prior, "--json", "--out", tmp_path / "fit")
@@ -342,7 +440,7 @@ def test_the_command_writes_a_problem(prior, tmp_path, monkeypatch, capsys):
     assert problem.horizon == result["horizon"]
     assert problem.prior.kind == {"pooled": "beta"}.get(prior, prior)
     assert problems.load(result["file"], arms=7).arms == 7
-    assert {row["name"] for row in result["priors"]} == {"pooled", "hierarchical", "mixture", "resampled"}
+    assert {row["name"] for row in result["priors"]} == {"pooled", "hierarchical", "mixture"}
     for other in problems.tomllib.loads(Path(result["file"]).read_text())["fit"]["others"]:
         again = {"horizon": 10, "prior": other}
         assert problems.parse(again, tmp_path / "fit").arms == 4
@@ -365,6 +463,36 @@ def test_arms_that_matter_have_priors_of_their_own(tmp_path, monkeypatch, capsys
     )
     assert code == 2
     assert "does not apply where arms matter" in told
+
+
+@pytest.mark.parametrize("count", [3, 8, 19])
+def test_few_experiments_carry_simple_priors_only(count, tmp_path, monkeypatch, capsys):
+    path = as_csv(tmp_path / "tests.csv", drawn(count, pulls=300))
+    code, out, _ = run(monkeypatch, capsys, path, "--json", "--out", tmp_path / "fit")
+    result = json.loads(out)
+    assert code == 0
+    assert {row["name"] for row in result["priors"]} == {"pooled", "hierarchical"}
+    assert f"Warning: {count} experiments say little" in " ".join(result["notes"])
+    for row in result["priors"]:
+        assert (row["below_se"] is None) == (result["held_out"] == 1)
+        assert all(number["se"] is not None for number in row["numbers"].values())
+    code, out, _ = run(monkeypatch, capsys, path, "--out", tmp_path / "fit")
+    assert code == 0
+    assert "nan" not in out
+    assert "Warning: with " in out
+    code, _, told = run(monkeypatch, capsys, path, "--prior", "mixture", "--out", tmp_path / "fit")
+    assert (code, "too few to fit a mixture prior" in told) == (2, True)
+
+
+def test_options_of_the_command_reach_the_reader(tmp_path, monkeypatch, capsys):
+    path = as_csv(tmp_path / "tests.csv", drawn(30, pulls=300))
+    path.write_text(path.read_text() + "29,0,100,2\n")
+    words = ["--sum", "--held-out-last", "--json", "--out", tmp_path / "fit"]
+    code, out, _ = run(monkeypatch, capsys, path, *words)
+    assert code == 0
+    held = data.load(Path(json.loads(out)["files"]["experiments"]), "held-out")
+    last = drawn(30, pulls=300)
+    assert held.pulls[-4:].tolist() == [last.pulls[-4] + 100, *last.pulls[-3:]]
 
 
 def test_the_tables_of_a_fit_can_be_read(tmp_path, monkeypatch, capsys):

@@ -1,5 +1,6 @@
 """The gain of a learned policy over the usual ones, told before it is deployed."""
 
+import dataclasses
 import json
 import sys
 
@@ -12,7 +13,9 @@ from scipy.stats import beta, betabinom, binom
 from test_fit import as_csv, drawn
 
 import gradband as gb
-from gradband import cli, gain, priors, problems
+from gradband import cli, data, gain, priors, problems, thinning
+from gradband.arguments import parse_policy
+from gradband.commands.learn import show_gain
 from gradband.errors import InputError
 from gradband.evaluation import Comparison, Row
 from gradband.policies import Counts
@@ -33,34 +36,114 @@ def fitted(tmp_path_factory):
     return folder / "fitted.toml"
 
 
-def situation(name, **rewards):
+def situation(name, owner=None, **rewards):
     """A situation in which policies have these rewards, each with noise that all of them share."""
     noise = np.random.default_rng(0).normal(0, 20, 400)
     own = np.random.default_rng(1).normal(0, 1, 400)
     rows = [
-        Row(policy.replace("_", " "), np.zeros(400), mean + noise + own * (i == 0), 0.0)
+        Row(policy, np.zeros(400), mean + noise + own * (i == 0), 0.0)
         for i, (policy, mean) in enumerate(rewards.items())
     ]
-    return gain.Situation(name, 2000, Comparison(tuple(rows)))
+    return gain.Situation(name, 2000, Comparison(tuple(rows)), owner)
+
+
+MANY = np.arange(400) % 50
 
 
 def test_gains_are_paired_and_told_in_words():
-    held = situation("held-out experiments", learned=110.0, **{"ts, flat": 100.0, "ucb1": 90.0})
-    assert held.rival == "ts, flat"
-    assert_z(held.gain("ts, flat").mean, held.gain("ts, flat").se, 5.0)
-    assert held.gain("ucb1").se == pytest.approx(0.5 / 20, rel=0.1), "what all share is no noise"
-    worse = situation("rates 50 % lower", learned=50.0, **{"ts, flat": 52.0})
+    held = situation(gain.HELD_OUT, MANY, learned=110.0, ts=100.0, uniform=90.0)
+    assert held.rival == "ts"
+    assert_z(held.gain("ts").mean, held.gain("ts").se, 5.0)
+    assert held.gain("uniform").se == pytest.approx(0.5 / 20, rel=0.3), "what all share is no noise"
+    ratio = 100 * (held.reward("learned").mean / held.reward("ts").mean - 1)
+    assert held.percent("ts").mean == pytest.approx(ratio)
+    worse = situation("rates 50 % lower", learned=50.0, ts=52.0)
     told = gain.in_words([held, worse])
-    assert "4.959 ± 0.023 more a thousand pulls" in told
-    assert "than Thompson sampling with a flat prior" in told
-    assert "at worst (rates 50 % lower) it has 1.041 ± 0.023 fewer" in told
+    assert f"{ratio:.2f} ± 0.10 % more (4.959 ± " in told
+    assert "per thousand pulls) than the best of the others (ts)" in told
+    assert "than an equal split throughout" in told
+    assert "at worst (rates 50 % lower) it has 4.0" in told
+    assert "(1.041 ± 0.023 per thousand pulls)" in told
     assert "don't bother" not in told
 
 
 @pytest.mark.parametrize("own", [100.05, 80.0])
-def test_whoever_gains_nothing_is_told_not_to_bother(own):
-    held = situation("held-out experiments", learned=own, **{"ts, flat": 100.0})
-    assert "don't bother" in gain.in_words([held])
+def test_a_policy_that_gains_nothing_is_called_so(own):
+    held = situation(gain.HELD_OUT, MANY, learned=own, ts=100.0)
+    assert "don't bother, use ts" in gain.in_words([held])
+
+
+def test_instances_of_an_experiment_are_one_witness():
+    """300 experiments of 8 instances each, the gain being the experiment's own but for little."""
+    rng, owner = np.random.default_rng(0), np.arange(2400) % 300
+    own = rng.normal(3, 1, 300)
+    errors = [gain.clustered(rng.normal(0, 1, 300)[owner] + 0, owner) for _ in range(400)]
+    z = np.array([found.mean / found.se for found in errors])
+    # The variance of 400 z-scores has a standard error of √(2 / 400): |z| < 5.
+    assert abs(z.var() - 1) < 5 * np.sqrt(2 / 400)
+    found = gain.clustered(own[owner] + rng.normal(0, 0.1, 2400), owner)
+    assert found.se == pytest.approx(own.std() / np.sqrt(300), rel=0.05)
+    assert found.se > 2.5 * gain.Mean.of(own[owner]).se
+
+
+@pytest.mark.parametrize("count", [1, 3, 9])
+def test_few_experiments_prove_nothing(count):
+    held = situation(gain.HELD_OUT, np.arange(400) % count, learned=110.0, ts=100.0)
+    assert not held.conclusive
+    told = gain.in_words([held])
+    assert f"Only {count} experiments were held out: too few to conclude" in told
+    assert "more" not in told
+    assert not np.isnan(held.gain("ts").se)
+
+
+def test_rivals_are_named_as_compare_names_them():
+    fitted = [priors.Hierarchical(3, 2.36347, 143.0787, 1381.4462), priors.Beta(3, 2.0698, 129.867)]
+    found = gain.rivals(fitted)
+    for name, policy in found.items():
+        assert parse_policy(name) == policy
+        assert "," not in name
+    usual = {"uniform", "split", "split:share=0.25", "ts", "ucb1"}
+    level = "hierarchical-ts:a=2.363+b=143.1+strength=1381"
+    assert set(found) == {*usual, "ts:a=2.07+b=129.9", level}
+    assert set(gain.rivals([priors.Mixture(3, [1.0], [2.0], [3.0])])) == usual
+
+
+def test_every_situation_has_its_own_instances(fitted, tmp_path, monkeypatch):
+    """Held-out experiments are those held out, which here differ from those fitted beyond doubt."""
+    problem, fit = problems.load(str(fitted)), problems.fit_of(str(fitted))[0]
+    other = drawn(30, a=50.0, b=50.0, strength=60.0, arms=3, pulls=400, seed=9)
+    known = data.load(fitted.parent / fit["file"], "fitted")
+    data.save(tmp_path / fit["file"], {"fitted": known, "held-out": other})
+
+    def played(policies, problem, instances, **how):
+        means = problem.prior.instances[:instances].astype(float)
+        assert problem.prior.fresh().size == instances
+        rows = [Row(name, np.zeros(instances), means.mean(1), 0.0) for name in policies]
+        return Comparison(tuple(rows))
+
+    monkeypatch.setattr(gain.evaluation, "evaluate", played)
+    found = {entry.name: entry for entry in gain.measure(None, problem, fit, tmp_path, instances=300)}
+    others = {"a mixture prior", "a beta prior"}
+    assert set(found) == {gain.AS_FITTED, gain.HELD_OUT, *others, *gain.SHIFTS}
+    held = found[gain.HELD_OUT]
+    assert (held.experiments, len(held.owner)) == (30, 300)
+    rates = np.add.reduceat(other.successes / other.pulls, other.starts[:-1]) / 3
+    own = np.bincount(held.owner, held.table["learned"].rewards) / 10
+    assert np.abs(own - rates).max() < 0.1, "each instance is of the experiment it is said to be"
+    assert own.mean() > 0.45, "those fitted have rates near 0.1"
+    usual = found[gain.AS_FITTED].reward("ts")
+    assert_z(usual.mean, usual.se, problem.prior.a / (problem.prior.a + problem.prior.b))
+    assert found["rates 50 % lower"].reward("ts").mean == pytest.approx(usual.mean / 2, rel=1e-5)
+    assert [check.share for check in held.check] == [0.1, 0.25, 0.5]
+    assert "The promise " in gain.in_words([held])
+
+
+def test_a_long_test_is_measured_on_fewer_instances():
+    usual = priors.Beta(4)
+    short, long = gb.Problem(usual, 40), gb.Problem(usual, 20_000, batch=200)
+    assert gain.affordable(short, 10_000) == 10_000
+    assert 1000 <= gain.affordable(long, 10_000) < 2500
+    assert gain.affordable(long, 300) == 300
 
 
 @pytest.mark.slow
@@ -74,28 +157,45 @@ def test_learn_tells_the_gain(fitted, tmp_path, monkeypatch, capsys):
     assert stopped.value.code == 0
     result = json.loads(capsys.readouterr().out)
     assert result["optimum"] is None
-    found = {entry["situation"]: entry["policies"] for entry in result["gain"]}
-    others = {"a resampled prior", "a mixture prior", "a beta prior"}
-    assert set(found) == {"as fitted", "held-out experiments", *others, *gain.SHIFTS}
-    for policies in found.values():
-        rows = {row["name"]: row for row in policies}
-        assert set(rows) == {"learned", "ts, flat", "ts, fitted", "ucb1", "split, winner"}
+    found = {entry["situation"]: entry for entry in result["gain"]}
+    assert found[gain.HELD_OUT]["experiments"] == 24
+    for entry in found.values():
+        rows = {row["name"]: row for row in entry["policies"]}
+        assert {"learned", "uniform", "split", "split:share=0.25", "ts", "ucb1"} < set(rows)
+        assert len(rows) == 8
+        assert entry["best_rival"] != "learned"
         assert rows["learned"]["gain"] is None
         more = 1000 / 40 * (rows["learned"]["reward"]["mean"] - rows["ucb1"]["reward"]["mean"])
         assert rows["ucb1"]["gain"]["mean"] == pytest.approx(more, rel=1e-4)
         assert rows["ucb1"]["gain"]["se"] > 0
-    usual = {name: found[name][0]["reward"]["mean"] for name in ("as fitted", *gain.SHIFTS)}
-    low, middle, high = (usual[name] for name in ("rates 50 % lower", "as fitted", "rates 50 % higher"))
+    for name in (gain.HELD_OUT, gain.AS_FITTED):
+        assert all(check["holds"] for check in found[name]["check"])
+    low, middle, high = (
+        found[name]["policies"][0]["reward"]["mean"]
+        for name in ("rates 50 % lower", "as fitted", "rates 50 % higher")
+    )
     assert low < middle < high
 
 
-def test_thompson_sampling_takes_the_best_prior_that_it_can_use():
-    level, pooled = priors.Hierarchical(3, 2.0, 98.0, 500.0), priors.Beta(3, 2.0, 98.0)
-    past = priors.Resampled(3, [0, 2], [10, 10], [1, 2])
-    assert gain.informed([past, level, pooled]).name == "hierarchical-ts"
-    assert gain.informed([past, pooled, level]) == gb.policies.ThompsonSampling(a=2.0, b=98.0)
-    with pytest.raises(InputError, match="none of the fitted priors"):
-        gain.informed([past])
+def test_the_tables_of_a_gain_can_be_read(capsys):
+    owner = np.arange(400) % 50
+    usual = gain.Mean(2.0, 0.1)
+    check = thinning.Check(0.25, 50, usual, 2.5, gain.Mean(0.5, 0.1))
+    held = dataclasses.replace(
+        situation(gain.HELD_OUT, owner, learned=110.0, ts=100.0, uniform=90.0), check=(check,)
+    )
+    show_gain([held, situation(gain.AS_FITTED, learned=120.0, ts=100.0, uniform=90.0)])
+    seen = capsys.readouterr().out
+    for words in (
+        "On 50 held-out experiments",
+        "uniform",
+        "25 %",
+        "2.50",
+        "as fitted",
+        "no",
+        "is off: where 25 %",
+    ):
+        assert words in seen
 
 
 def test_thompson_sampling_with_a_level():
@@ -118,6 +218,26 @@ def test_thompson_sampling_with_a_level():
     for arm, (pulls, ones) in enumerate(((10, 4), (30, 20))):
         truth = (weights * (8 * level + ones) / (8 + pulls)).sum()
         assert_z(means[:, arm].mean(), means[:, arm].std() / 141, truth, 1e-4)
+
+
+def test_thompson_sampling_with_a_level_after_many_pulls():
+    """As in a headline test, where differences of log Γ of large numbers count."""
+    policy = gb.policies.HierarchicalTS(a=2.36, b=143.0, strength=1381.0).bind(2, 20_000)
+    pulls, ones = np.array([9000.0, 6000.0]), np.array([140.0, 80.0])
+    keys = jax.random.split(jax.random.key(0), 20_000)
+    counts = Counts(jnp.asarray(pulls, jnp.float32), jnp.asarray(ones, jnp.float32))
+    means = np.asarray(jax.vmap(lambda key: policy.sampled(key, counts, 1)[0])(keys), float)
+    level = np.linspace(1e-4, 0.06, 3000)
+    log_weights = beta.logpdf(level, 2.36, 143.0)
+    log_weights += betabinom.logpmf(ones, pulls, 1381 * level[:, None], 1381 * (1 - level[:, None])).sum(1)
+    weights = np.exp(log_weights - log_weights.max())
+    weights /= weights.sum()
+    rng = np.random.default_rng(0)
+    chosen = rng.choice(level, 400_000, p=weights)[:, None]
+    truth = rng.beta(1381 * chosen + ones, 1381 * (1 - chosen) + pulls - ones)
+    for one, other in ((means, truth), (means[:, :1] > means[:, 1:], truth[:, :1] > truth[:, 1:])):
+        found, wanted = one.mean(0), other.mean(0)
+        assert_z(found, one.std(0) / np.sqrt(len(one)), wanted, other.std(0) / np.sqrt(len(other)))
 
 
 def test_a_split_commits_to_who_won_it():

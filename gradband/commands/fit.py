@@ -1,5 +1,6 @@
 """`gradband fit`."""
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,13 +25,11 @@ def fit(
     pulls: Annotated[str, typer.Option(help="Counts: the column of pulls.")] = "pulls",
     successes: Annotated[str, typer.Option(help="Counts: the column of successes.")] = "successes",
     reward: Annotated[
-        str, typer.Option(help="Outcomes, one row a pull: the column of rewards.")
+        str, typer.Option(help="Outcomes, one row per pull: the column of rewards.")
     ] = "reward",
     prior: Annotated[
         str,
-        typer.Option(
-            help="pooled, hierarchical, mixture or resampled, in place of the best on experiments held out."
-        ),
+        typer.Option(help="pooled, hierarchical or mixture, in place of the best on experiments held out."),
     ] = "",
     arms: Annotated[int | None, typer.Option(help="Arms of a test (as most experiments had).")] = None,
     horizon: Annotated[
@@ -40,12 +39,24 @@ def fit(
         int, typer.Option(help="Pulls that are decided at a time, before their results are seen.")
     ] = 1,
     held_out: Annotated[float, typer.Option(help="Share of the experiments to hold out.")] = 0.2,
+    held_out_last: Annotated[
+        bool,
+        typer.Option(
+            "--held-out-last",
+            help="Hold out the last experiments of the file, where they are in order of time, "
+            "in place of random ones.",
+        ),
+    ] = False,
     arms_matter: Annotated[
         bool,
         typer.Option("--arms-matter", help="Arms are the same in every experiment, and differ by name."),
     ] = False,
     drop_bad: Annotated[
         bool, typer.Option("--drop-bad", help="Leave rows with faults out, in place of refusing them.")
+    ] = False,
+    add_up: Annotated[
+        bool,
+        typer.Option("--sum", help="Add up rows of the same experiment and arm, such as daily counts."),
     ] = False,
     seed: Seed = 0,
     out: Annotated[Path | None, typer.Option(help="Folder for files (runs/DATA-fit).")] = None,
@@ -54,7 +65,8 @@ def fit(
     """Fit priors to past experiments, and write a problem for `gradband learn`.
 
     A row is an arm of an experiment with its pulls and successes, or, if there is
-    a column of rewards, a single pull. Priors are compared by how likely they make
+    a column of rewards, a single pull. CSV files may be separated by commas,
+    semicolons or tabs, and compressed with gzip. Priors are compared by how likely they make
     experiments that were held out.
 
     Examples:
@@ -64,13 +76,15 @@ def fit(
       gradband fit log.parquet --experiment test_id --arm variant --reward clicked
 
       gradband fit tests.csv --arms 4 --horizon 20000 --batch 200
+
+      gradband fit daily.csv.gz --sum --held-out-last
     """
     from gradband import data as past
     from gradband import files, fitting
     from gradband.report import terminal
 
     columns = past.Columns(experiment, arm, pulls, successes, reward)
-    known = ("pooled", "hierarchical", "mixture", "resampled")
+    known = ("pooled", "hierarchical", "mixture")
     if prior and (prior not in known or arms_matter):
         raise (
             InputError("--prior does not apply where arms matter: each has a prior of its own")
@@ -78,8 +92,8 @@ def fit(
             else unknown("prior", prior, known)
         )
     whole("batch", batch)
-    everything = past.read(data, columns, arms_matter, drop_bad)
-    fitted, rest = everything.split(held_out, seed)
+    everything = past.read(data, columns, arms_matter, drop_bad, add_up)
+    fitted, rest = everything.split(held_out, seed, held_out_last)
     count = usual_arms(everything, arms)
     length = usual_horizon(everything, count, batch) if horizon is None else whole("horizon", horizon)
     if length % batch:
@@ -88,7 +102,10 @@ def fit(
     make_folder(folder)
     with terminal.progress("fitting", 1) as update:
         found = fitting.fit(fitted, rest, count, progress=update)
-    chosen = next(entry for entry in found if entry.name == (prior or found[0].name))
+    chosen = next((entry for entry in found if entry.name == (prior or found[0].name)), None)
+    if chosen is None:
+        raise InputError(f"{len(everything)} experiments are too few to fit a {prior} prior")
+    notes = [*everything.notes, *warnings(len(everything), len(rest))]
     paths = {
         "problem": str(folder / "fitted.toml"),
         "experiments": str(folder / "experiments.safetensors"),
@@ -99,24 +116,23 @@ def fit(
         "name": data.stem,
         "horizon": length,
         **({"batch": batch} if batch > 1 else {}),
-        "prior": described(chosen),
+        "prior": chosen.prior.describe(),
         "fit": {
             "chosen": chosen.name,
             "file": "experiments.safetensors",
-            "others": [described(entry) for entry in found if entry is not chosen],
+            "others": [entry.prior.describe() for entry in found if entry is not chosen],
         },
     }
     files.write_text(Path(paths["problem"]), files.toml(written) + "\n")
-    rows = [in_numbers(entry, found[0]) for entry in found]
     result = {
         "experiments": len(everything),
         "held_out": len(rest),
         "arms": count,
         "horizon": length,
         "batch": batch,
-        "prior": described(chosen) | {"name": chosen.name},
-        "priors": rows,
-        "notes": list(everything.notes),
+        "prior": chosen.prior.describe() | {"name": chosen.name},
+        "priors": [in_numbers(entry, found[0]) for entry in found],
+        "notes": notes,
         "seed": seed,
         "file": paths["problem"],
         "files": paths,
@@ -125,8 +141,15 @@ def fit(
     if json:
         terminal.print_json(result)
         return
+    show(f"{data.name}: {len(fitted)} experiments fitted, {len(rest)} held out", result)
+
+
+def show(title: str, result: dict[str, Any]) -> None:
+    """The fitted priors as a table, and what to do next."""
+    from gradband.report import terminal
+
     terminal.print_table(
-        f"{data.name}: {len(fitted)} experiments fitted, {len(rest)} held out",
+        title,
         ["prior", "what it says", "log-likelihood", "below the best", "± se"],
         [
             [
@@ -134,17 +157,17 @@ def fit(
                 ", ".join(f"{name} {value['mean']:.4g}" for name, value in row["numbers"].items()),
                 f"{row['log_likelihood']:.3f}",
                 f"{row['below']:.3f}" if row["below"] else "",
-                f"{row['below_se']:.3f}" if row["below"] else "",
+                f"{row['below_se']:.3f}" if row["below"] and math.isfinite(row["below_se"]) else "",
             ]
-            for row in rows
+            for row in result["priors"]
         ],
         "\n".join(
             [
-                *everything.notes,
-                f"Chosen: {chosen.name}, for {count} arms and {length} pulls. Log-likelihoods are means "
-                "over experiments held out.",
-                f"Files: {', '.join(paths.values())}",
-                f"Next: gradband learn {paths['problem']}",
+                *result["notes"],
+                f"Chosen: {result['prior']['name']}, for {result['arms']} arms and {result['horizon']} "
+                "pulls. Log-likelihoods are means over experiments held out.",
+                f"Files: {', '.join(result['files'].values())}",
+                f"Next: gradband learn {result['file']}",
             ]
         ),
         texts=2,
@@ -163,7 +186,7 @@ def usual_arms(found: Any, given: int | None) -> int:
 
 
 def usual_horizon(found: Any, arms: int, batch: int) -> int:
-    """Pulls of a test: as many an arm as in the median experiment, in whole batches."""
+    """Pulls of a test: as many per arm as in the median experiment, in whole batches."""
     import numpy as np
 
     totals = np.add.reduceat(found.pulls, found.starts[:-1])
@@ -171,19 +194,30 @@ def usual_horizon(found: Any, arms: int, batch: int) -> int:
     return max(1, round(pulls / batch)) * batch
 
 
-def described(entry: "Fit") -> dict[str, Any]:
-    """A prior as the problem file says it; the resampled one is in the file of experiments."""
-    about = entry.prior.describe()
-    if about["kind"] == "resampled":
-        about |= {"file": "experiments.safetensors", "part": "fitted"}
-    return about
+def warnings(experiments: int, held_out: int) -> list[str]:
+    """What can't be expected of few experiments."""
+    from gradband.fitting import FEW
+    from gradband.thinning import FEWEST
+
+    found = []
+    if experiments < FEW:
+        found.append(
+            f"Warning: {experiments} experiments say little about the next one: only simple priors were "
+            f"fitted, and roughly. It takes at least {FEW} to do better."
+        )
+    if held_out < FEWEST:
+        found.append(
+            f"Warning: with {held_out} held out, it is hardly known which prior is better, nor will it be "
+            f"what a policy gains: that takes at least {FEWEST}."
+        )
+    return found
 
 
 def in_numbers(entry: "Fit", best: "Fit") -> dict[str, Any]:
     """A fit's score, how far it is below the best one, paired by experiment, and its numbers."""
-    from gradband.evaluation import Mean
+    from gradband.fitting import mean_of
 
-    below = Mean.of(best.held_out - entry.held_out)
+    below = mean_of(best.held_out - entry.held_out)
     return {
         "name": entry.name,
         "log_likelihood": entry.score.mean,

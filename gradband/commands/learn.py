@@ -261,41 +261,91 @@ def gains(
 
 
 def in_numbers(situation: "Situation") -> dict[str, Any]:
-    """A situation's rewards a test, and what the learned policy gains in a thousand pulls."""
+    """A situation's successes per test, and what the learned policy gains over each of the others."""
     from gradband.gain import LEARNED
 
-    rows = [
+    rows = []
+    for row in situation.table.rows:
+        other = row.name != LEARNED
+        gain = vars(situation.gain(row.name)) if other else None
+        percent = vars(situation.percent(row.name)) if other else None
+        reward = vars(situation.reward(row.name))
+        rows.append({"name": row.name, "reward": reward, "gain": gain, "percent": percent})
+    checks = [
         {
-            "name": row.name,
-            "reward": vars(row.reward),
-            "gain": None if row.name == LEARNED else vars(situation.gain(row.name)),
+            "explored": check.share,
+            "experiments": check.experiments,
+            "real": vars(check.real),
+            "promised": check.promised,
+            "holds": check.holds,
         }
-        for row in situation.table.rows
+        for check in situation.check
     ]
-    count = len(situation.table.rows[0].rewards)
-    return {"situation": situation.name, "instances": count, "policies": rows}
+    return {
+        "situation": situation.name,
+        "instances": len(situation.table.rows[0].rewards),
+        "experiments": situation.experiments,
+        "conclusive": situation.conclusive,
+        "best_rival": situation.rival,
+        "policies": rows,
+        "check": checks,
+    }
 
 
 def show_gain(situations: "list[Situation]") -> None:
-    """Successes a test in each situation, and what the policy gains over the best of the others."""
+    """What each policy has on experiments held out, what is gained elsewhere, and whether to believe it."""
     from gradband import gain
     from gradband.report import terminal
 
-    names = [row.name for row in situations[0].table.rows]
+    held = next(entry for entry in situations if entry.name == gain.HELD_OUT)
     terminal.print_table(
-        "Successes a test, and what is gained in a thousand pulls over the best of the others",
-        ["truth", *names, "gain", "± se"],
-        [
-            [
-                entry.name,
-                *(f"{entry.table[name].reward.mean:.1f}" for name in names),
-                f"{entry.gain(entry.rival).mean:+.3f}",
-                f"{entry.gain(entry.rival).se:.3f}",
-            ]
-            for entry in situations
-        ],
-        gain.in_words(situations),
+        f"On {held.experiments} {gain.HELD_OUT}: successes per test, and what the learned policy has more",
+        ["policy", "successes", "± se", "per thousand pulls", "± se", "percent", "± se"],
+        [[row.name, *_numbers(held, row.name)] for row in held.table.rows],
     )
+    verdict = gain.in_words(situations)
+    checks = [
+        [
+            f"{100 * check.share:.0f} %",
+            entry.name,
+            f"{check.promised:.2f}",
+            f"{check.real.mean:.2f}",
+            f"{check.real.se:.2f}",
+            {True: "yes", False: "no", None: "too few"}[check.holds],
+        ]
+        for entry in situations
+        for check in entry.check
+    ]
+    terminal.print_table(
+        "What it has more than the best of the others, if the truth is",
+        ["truth", "best of the others", "per thousand pulls", "± se", "percent", "± se"],
+        [[entry.name, entry.rival, *_numbers(entry, entry.rival)[2:]] for entry in situations],
+        "" if checks else verdict,
+        texts=2,
+    )
+    if checks:
+        terminal.print_table(
+            "A check without any model: what the winner of an equal split has more than the mean arm, per "
+            "thousand pulls",
+            ["explored", "draws of", "promised", "came true", "± se", "within 2 se"],
+            checks,
+            verdict,
+            texts=2,
+        )
+
+
+def _numbers(situation: "Situation", name: str) -> list[str]:
+    """Successes per test of a policy, and what the learned one has more, each with its standard error."""
+    from gradband.gain import LEARNED
+
+    found = [situation.reward(name)]
+    found += [situation.gain(name), situation.percent(name)] if name != LEARNED else []
+    texts = [
+        text
+        for place, value in enumerate(found)
+        for text in (f"{value.mean:.1f}" if place == 0 else f"{value.mean:+.3f}", f"{value.se:.3f}")
+    ]
+    return texts + [""] * (6 - len(texts))
 
 
 def folder_of_first(folder: Path) -> Path:

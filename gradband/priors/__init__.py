@@ -13,7 +13,6 @@ from gradband.priors.finite import Finite
 from gradband.priors.gaussian import Gaussian
 from gradband.priors.hierarchical import Hierarchical
 from gradband.priors.mixture import Mixture
-from gradband.priors.resampled import Resampled
 from gradband.priors.sampler import Sampler
 from gradband.priors.scaled import Scaled
 from gradband.priors.table import HeldOut, Table
@@ -28,7 +27,6 @@ __all__ = [
     "Instance",
     "Mixture",
     "Prior",
-    "Resampled",
     "Sampler",
     "Scaled",
     "Table",

@@ -1,0 +1,234 @@
+"""Whether promised gains come true on experiments that `fit` never saw.
+
+    python benchmarks/replay.py past.csv                      # n = 3000, in batches of 100
+    python benchmarks/replay.py past.csv --horizon 20000 --batch 200
+    python benchmarks/replay.py past.csv --summary            # what is there so far
+
+Half of the experiments is put away. Priors are fitted to the other half, policies are learned on the best
+of them, and `gain` says what they gain there. Then all policies play the experiments that were put away:
+
+replay  Each experiment's own pulls come again, drawn without replacement, where every arm has as many as
+        the whole test: nothing is modelled.
+halves  For a longer test: half of each arm's pulls gives the rates that are played on, the other half says
+        what the choices were worth. Noise in these rates is learned too, so this is not the gain itself;
+        but a prior says what it should be, by going the same way with posterior draws.
+
+For either, the same policies play posterior draws of the same experiments: what should come true. Each
+result is a line of OUT/results.jsonl, written at once; what is there is not done again.
+"""
+
+import argparse
+import functools
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import gradband as gb
+from gradband import data, fitting, gain, learned, shrinkage
+from gradband.evaluation import Mean
+from gradband.policies import Counting
+
+Results = Callable[[np.ndarray], np.ndarray]
+"""of the pulls [N, K] in a batch, how many succeeded"""
+
+
+def play(entry: Any, problem: gb.Problem, count: int, results: Results, seed: int) -> np.ndarray:
+    """Pulls [N, K] of a policy in `count` tests whose results come from elsewhere."""
+    given = isinstance(entry, learned.Learned)
+    policy = (entry.policy if given else entry).bind(problem.arms, problem.horizon)
+    params = policy.folded(policy.as_params(entry.params) if given else policy.init(jax.random.key(seed)))
+    rng = np.random.default_rng(seed)
+    state = jax.vmap(lambda _: policy.begin(params, jnp.int32(0)))(jnp.arange(count))
+    update = jax.jit(jax.vmap(functools.partial(policy.update_many, params)))
+    choose = jax.jit(jax.vmap(functools.partial(chances, policy, params, problem.batch)))
+    total = np.zeros((count, problem.arms))
+    for t in range(problem.rounds):
+        keys = jax.random.split(jax.random.fold_in(jax.random.key(seed), t), count)
+        found = np.asarray(choose(keys, state), np.float64)
+        if policy.differentiable:
+            opening = t == 0 and isinstance(policy, Counting) and policy.opens
+            p = np.full_like(found, 1 / problem.arms) if opening else found
+            found = rng.multinomial(problem.batch, p / p.sum(1, keepdims=True)).astype(float)
+        sums = results(found.astype(np.int64))
+        state = update(state, jnp.asarray(found, jnp.float32), jnp.asarray(sums, jnp.float32))
+        total += found
+    return total
+
+
+def chances(policy: Any, params: Any, batch: int, key: Any, state: Any) -> Any:
+    """Probabilities [K] of a policy that has a density, or the pulls in a batch of one that has not."""
+    if policy.differentiable:
+        return jnp.exp(policy.log_probs(params, state))
+    return policy.allocate(key, params, state, batch)
+
+
+class Urns:
+    """Pulls of past experiments that are left, drawn without replacement."""
+
+    def __init__(self, pulls: np.ndarray, wins: np.ndarray, seed: int) -> None:
+        self.wins, self.losses = wins.copy(), pulls - wins
+        self.total = np.zeros(len(pulls))
+        self.rng = np.random.default_rng(seed)
+
+    def __call__(self, pulls: np.ndarray) -> np.ndarray:
+        sums = self.rng.hypergeometric(self.wins, self.losses, pulls)
+        self.wins -= sums
+        self.losses -= pulls - sums
+        self.total += sums.sum(1)
+        return sums
+
+
+def from_rates(rates: np.ndarray, seed: int) -> Results:
+    rng = np.random.default_rng(seed)
+    return lambda pulls: rng.binomial(pulls, rates)
+
+
+class Trial:
+    """The experiments that were put away, and both ways to play on them."""
+
+    def __init__(self, unseen: data.Experiments, prior: Any, problem: gb.Problem, most: int, seed: int):
+        rng = np.random.default_rng(seed)
+        self.problem, self.seed, self.prior = problem, seed, prior
+        large = unseen.only(np.flatnonzero(unseen.sizes >= problem.arms))
+        chosen = shrinkage.sized(large, problem.arms, rng)
+        least = chosen.pulls.reshape(-1, problem.arms).min(1)
+        self.exact = int((least >= problem.horizon).sum()) >= 100
+        enough = least >= (problem.horizon if self.exact else 500)
+        self.past = chosen.only(rng.permutation(np.flatnonzero(enough))[:most])
+        shape = len(self.past), problem.arms
+        self.pulls, self.wins = (
+            x.astype(np.int64).reshape(shape) for x in (self.past.pulls, self.past.successes)
+        )
+
+    def posterior(self, seed: int) -> np.ndarray:
+        components = shrinkage.Components.of(self.prior)
+        edges = components.edges(self.past)
+        return components.means(edges, self.past, np.random.default_rng(seed))
+
+    def once(self, entry: Any, real: bool, seed: int) -> np.ndarray:
+        """Successes [E] of a test on each experiment, real or as the prior says they should be."""
+        go = functools.partial(play, entry, self.problem, len(self.past), seed=seed)
+        if self.exact and real:
+            urns = Urns(self.pulls, self.wins, seed + 1)
+            go(urns)
+            return urns.total
+        if self.exact:
+            means = self.posterior(seed + 1)
+            return (go(from_rates(means, seed + 2)) * means).sum(1)
+        rng, half = np.random.default_rng(seed + 1), self.pulls // 2
+        if real:
+            seen = rng.hypergeometric(self.wins, self.pulls - self.wins, half)
+            scored = (self.wins - seen) / (self.pulls - half)
+        else:
+            scored = self.posterior(seed + 3)
+            seen = rng.binomial(half, scored)
+        return (go(from_rates(seen / half, seed + 2)) * scored).sum(1)
+
+
+def prepared(path: Path, arms: int, seed: int) -> tuple[data.Experiments, data.Experiments, Any, Any, Any]:
+    """Experiments that no fit sees, those held out of the fit, those fitted, and the fits."""
+    known, unseen = data.read(path).split(0.5, seed)
+    fitted, held = known.split(0.2, seed)
+    return unseen, held, fitted, *(lambda fits: (fits[0], fits[1:]))(fitting.fit(fitted, held, arms))
+
+
+def learn(name: str, problem: gb.Problem, path: Path, seed: int) -> learned.Learned:
+    if not path.exists():
+        gb.learn(name, problem, seed=seed).save(path)
+    return gb.load(path)
+
+
+def known(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def add(path: Path, line: dict[str, Any]) -> None:
+    with path.open("a") as file:
+        file.write(json.dumps(line) + "\n")
+    print({name: value for name, value in line.items() if name not in ("real", "model")}, flush=True)
+
+
+def summary(path: Path) -> None:
+    """Gains per thousand pulls over the best rival: promised by `gain`, modelled, and what came true."""
+    lines = known(path)
+    for run in sorted({(line["horizon"], line["seed"]) for line in lines}):
+        rows = {line["policy"]: line for line in lines if (line["horizon"], line["seed"]) == run}
+        first = rows["uniform"]
+        print(f"n = {run[0]}, seed {run[1]}, {first['way']}, {len(first['real'])} experiments")
+        for name, line in rows.items():
+            print(f"  {name:50s} {np.mean(line['real']):8.2f}, modelled {np.mean(line['model']):8.2f}")
+        for name, line in rows.items():
+            if "promise" not in line:
+                continue
+            others = [other for other in rows if "promise" not in rows[other]]
+            for rival in {line["rival"], max(others, key=lambda other: np.mean(rows[other]["real"]))}:
+                real, model = (
+                    1000 / run[0] * (np.array(line[what]) - np.array(rows[rival][what]))
+                    for what in ("real", "model")
+                )
+                z = Mean.of(real - model)
+                told = Mean(*line["promise"]) if rival == line["rival"] else Mean(math.nan, math.nan)
+                apart = (real.mean() - told.mean) / math.hypot(Mean.of(real).se, told.se)
+                print(
+                    f"  {name} over {rival}: gain promised {told}; should be {Mean.of(model)}, came true "
+                    f"{Mean.of(real)}; z {z.mean / z.se:+.2f}, against gain {apart:+.2f}"
+                )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--arms", type=int, default=4)
+    parser.add_argument("--horizon", type=int, default=3000)
+    parser.add_argument("--batch", type=int, default=100)
+    parser.add_argument("--policies", default="softelim,kl-softelim,index")
+    parser.add_argument("--experiments", type=int, default=1000, help="most of them")
+    parser.add_argument("--times", type=int, default=4, help="that each is played")
+    parser.add_argument("--instances", type=int, default=10_000, help="for gain")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=Path("runs/replay"))
+    parser.add_argument("--summary", action="store_true")
+    given = parser.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
+    path = given.out / "results.jsonl"
+    if not given.summary:
+        measure(given, path)
+    summary(path)
+
+
+def measure(given: argparse.Namespace, path: Path) -> None:
+    unseen, held, fitted, best, others = prepared(given.data, given.arms, given.seed)
+    problem = gb.Problem(best.prior, given.horizon, batch=given.batch)
+    data.save(given.out / "experiments.safetensors", {"fitted": fitted, "held-out": held})
+    fit = {"file": "experiments.safetensors", "others": [entry.prior.describe() for entry in others]}
+    trial = Trial(unseen, best.prior, problem, given.experiments, given.seed)
+    rivals = gain.rivals([best.prior, *(entry.prior for entry in others)])
+    done = {(line["horizon"], line["seed"], line["policy"]) for line in known(path)}
+    for name in [*rivals, *given.policies.split(",")]:
+        if (given.horizon, given.seed, name) in done:
+            continue
+        about: dict[str, Any] = {"horizon": given.horizon, "seed": given.seed, "policy": name}
+        about["way"] = "replay" if trial.exact else "halves"
+        entry: Any = rivals.get(name)
+        if entry is None:
+            entry = learn(
+                name, problem, given.out / f"{name}-{given.horizon}-{given.seed}.safetensors", given.seed
+            )
+            where = gain.measure(entry, problem, fit, given.out, given.instances, given.seed)[0]
+            promise = where.gain(where.rival)
+            about |= {"rival": where.rival, "promise": [promise.mean, promise.se]}
+            about["percent"] = vars(where.percent(where.rival))
+        for real in (True, False):
+            runs = [trial.once(entry, real, 1000 * time + given.seed) for time in range(given.times)]
+            about["real" if real else "model"] = np.mean(runs, axis=0).round(4).tolist()
+        add(path, about)
+
+
+if __name__ == "__main__":
+    main()
