@@ -14,6 +14,7 @@ class Boltzmann(Counting, OneParameter):
     """Each arm once, then p_i ∝ exp(μ̂_i / θ) with temperature θ > 0."""
 
     name: ClassVar[str] = "boltzmann"
+    power: ClassVar[int] = 1
     theta: float = 0.2
 
     def log_probs(self, params: Params, state: Counts) -> Array:

@@ -20,6 +20,7 @@ class SoftElim(Counting, OneParameter):
     """
 
     name: ClassVar[str] = "softelim"
+    power: ClassVar[int] = 2
 
     def log_probs(self, params: Params, state: Counts) -> Array:
         statistic = 2 * (state.means.max() - state.means) ** 2 * state.pulls
