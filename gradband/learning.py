@@ -67,14 +67,17 @@ def learn(
     """Learns θ by L = `iterations` steps on m = `batch` fresh instances each.
 
     What is not given is in the `recipe`: its name, one of your own, or the usual one of the policy (see
-    `gradband.recipes`). For policies with few parameters that is Algorithm 1 with L = 100, m = 1000, the
-    baseline self, and the paper's step size α = 1/(c √L), where c bounds the norm of ĝ at θ₀ with high
-    probability. Any Optax optimiser with any schedule can take its place (it is given −ĝ, since Optax
-    descends).
+    `gradband.recipes`). For policies with few parameters L = 100, m = 1000, and the baseline is self. If no
+    θ is given, ascent starts at the best of several values on common instances. Its steps are Adam's and
+    fall; any Optax optimiser with any schedule can take their place (it is given −ĝ, since Optax descends).
+    What is returned is the best of start, average and last, and of what lies near, on instances that
+    neither training nor `evaluate` uses: `about["choice"]`. The recipe "algorithm-1" has Algorithm 1 as
+    printed: from θ₀, with the paper's step size α = 1/(c √L), where c bounds the norm of ĝ at θ₀ with high
+    probability, to the last iterate.
 
     A positive parameter such as SoftElim's θ moves on a logarithmic scale, whose unit is a factor
-    of ten: near 0 its gradient is hundreds of times that at θ₀, and a step of Algorithm 1 as
-    printed, `scale="linear"`, then leaps across the optimum.
+    of ten: near 0 its gradient is hundreds of times that at θ₀, and a step on the scale of the paper,
+    `scale="linear"`, then leaps across the optimum. That scale goes with "algorithm-1".
 
     `temperature(i, L)` flattens the arms' probabilities while learning, as `annealed` does. With a
     `curriculum` the policy is learned at each of these horizons in turn, for L iterations each,
@@ -113,11 +116,10 @@ def learn(
         )
     key = random.root(seed)
     usual = recipes.choose(rollout.check(policy, problem), recipe)
-    if usual is recipes.GRADBAND and (scale == "linear" or optimizer is PLAIN):
+    if usual.name == recipes.GRADBAND.name and (scale == "linear" or optimizer is PLAIN):
         usual = recipes.ALGORITHM_1
     survey = usual.survey and params is None and _is_usual(policy)
-    if params is None:
-        policy = _in_units(usual.begin(policy), problem, key)
+    policy = usual.begin(policy) if params is None else policy
     main = usual if imitate is None else usual.tuning or usual
 
     def size(of: Recipe) -> tuple[int, int]:
@@ -134,8 +136,10 @@ def learn(
     how = main.estimate(problem) if estimator is None else as_estimator(estimator)
     if curriculum is None:
         curriculum = () if imitate is not None else main.horizons(policy, problem)
+    how.check(rollout.check(policy, problem), problem)
+    if params is None:
+        policy = _in_units(policy, problem, key)
     bound = [rollout.check(policy, problem.replace(horizon=n)) for n in (*curriculum, problem.horizon)]
-    how.check(bound[-1], problem)
     on = blocks.workers(devices, memory)
     start = bound[0].init(random.stream(key, "init")) if params is None else bound[0].as_params(params)
     todo = [

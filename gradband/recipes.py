@@ -34,7 +34,7 @@ class Recipe:
     """of m n K, where that is less than m = `batch` would make it"""
     estimator: Estimator = Estimator("self")
     optimizer: Optimizer | None = None
-    """an Optax optimiser for L iterations at horizon n; None for the paper's step size α = 1/(c √L)"""
+    """an Optax optimiser for L iterations at horizon n; None for the paper's constant α = 1/(c √L)"""
     temperature: Callable[[int, int], float] | None = None
     entropy: Callable[[int, int, int], float] | None = None
     """what the entropy of a round's p is worth in iteration i of L at horizon n"""
@@ -199,7 +199,12 @@ RECIPES = {
     "paper": PAPER,
     "paper-yogi": dataclasses.replace(PAPER, name="paper-yogi", optimizer=fading(optax.yogi)),
 }
-USUAL = {"lstm": NETWORK, "index": INDEX, "dqn": Recipe("dqn", iterations=600, batch=512)}
+USUAL = {
+    "kl-softelim": dataclasses.replace(GRADBAND, iterations=40),  # each costs ten of SoftElim's
+    "lstm": NETWORK,
+    "index": INDEX,
+    "dqn": Recipe("dqn", iterations=600, batch=512),
+}
 
 
 def choose(policy: Policy, given: Recipe | str | None) -> Recipe:
