@@ -145,13 +145,18 @@ def evaluate(
     for name, (policy, params) in players.items():
         began = time.perf_counter()
         report = partial(_report, progress, name, instances, size) if progress else None
-        work = blocks.Work(_play, (policy.compiled(), size), (fresh, params, key), instances, size)
-        results = blocks.map_blocks(work, on, report)
+        results = blocks.map_blocks(work(policy, fresh, params, key, instances), on, report)
         regrets, rewards = (blocks.join(pieces, instances) for pieces in zip(*results, strict=True))
         if fault := diagnosis.fault(policy, fresh, params, key, regrets):
             raise InputError(fault)
         rows.append(Row(name, regrets, rewards, time.perf_counter() - began))
     return Comparison(tuple(sorted(rows, key=lambda row: row.regret.mean)))
+
+
+def work(policy: Policy, problem: Problem, params: Params, key: Array, instances: int) -> blocks.Work:
+    """The regrets and rewards of a bound policy on the key's instances, for checked input."""
+    size = blocks.block_size(problem.arms)
+    return blocks.Work(_play, (policy.compiled(), size), (problem, params, key), instances, size)
 
 
 def fresh_instances(problem: Problem, instances: int) -> tuple[Problem, int]:

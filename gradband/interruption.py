@@ -45,3 +45,21 @@ def watched(wanted: bool = True) -> Iterator[Watch]:
             signal.signal(number, handler)
     if watch.asked:  # nobody looked any more
         signal.raise_signal(watch.asked)
+
+
+@contextlib.contextmanager
+def at_once(message: str) -> Iterator[None]:
+    """Lets Ctrl-C and SIGTERM interrupt at once, with words on what is kept. In the main thread only."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise Interrupted(message, number)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -22,7 +22,7 @@ class Learned:
     """by iteration [L]: `horizon`, gradient `norm`, `regret` and `regret_se`; `params` is [L, P], and
     [L, 0] for networks"""
     about: dict[str, Any]
-    """problem, settings, seed, versions; `evaluation` if there was one"""
+    """problem, settings, seed, versions; `choice` and `evaluation` if there was one"""
     stopped: str = ""
 
     def __repr__(self) -> str:

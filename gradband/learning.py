@@ -7,37 +7,38 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 import optax
 
 from gradband import (
     blocks,
     files,
     gradient,
-    imitation,
     interruption,
     processes,
     q_learning,
     random,
     recipes,
     rollout,
+    stages,
 )
 from gradband._version import __version__
-from gradband.critic import Critic
-from gradband.errors import InputError, number, unknown, whole
-from gradband.gradient import Estimate, Estimator, as_estimator
+from gradband.choice import Chooser
+from gradband.errors import InputError, unknown, whole
+from gradband.gradient import Estimator, as_estimator
 from gradband.learned import Learned
 from gradband.policies import DQN, Params, Policy, as_policy
+from gradband.policies.base import OneParameter
 from gradband.problems import Problem, as_problem
 from gradband.pytrees import flattened
 from gradband.recipes import Recipe
-from gradband.run import HISTORY, Run, Step
+from gradband.run import Run, Step
+from gradband.stages import Stage, Temperature
 from gradband.steps import PLAIN, SCALES, Steps
+from gradband.units import reward_scale
 
 
 def learn(
@@ -66,14 +67,17 @@ def learn(
     """Learns θ by L = `iterations` steps on m = `batch` fresh instances each.
 
     What is not given is in the `recipe`: its name, one of your own, or the usual one of the policy (see
-    `gradband.recipes`). For policies with few parameters that is Algorithm 1 with L = 100, m = 1000, the
-    baseline self, and the paper's step size α = 1/(c √L), where c bounds the norm of ĝ at θ₀ with high
-    probability. Any Optax optimiser with any schedule can take its place (it is given −ĝ, since Optax
-    descends).
+    `gradband.recipes`). For policies with few parameters L = 100, m = 1000, and the baseline is self. If no
+    θ is given, ascent starts at the best of several values on common instances. Its steps are Adam's and
+    fall; any Optax optimiser with any schedule can take their place (it is given −ĝ, since Optax descends).
+    What is returned is the best of start, average and last, and of what lies near, on instances that
+    neither training nor `evaluate` uses: `about["choice"]`. The recipe "algorithm-1" has Algorithm 1 as
+    printed: from θ₀, with the paper's step size α = 1/(c √L), where c bounds the norm of ĝ at θ₀ with high
+    probability, to the last iterate.
 
     A positive parameter such as SoftElim's θ moves on a logarithmic scale, whose unit is a factor
-    of ten: near 0 its gradient is hundreds of times that at θ₀, and a step of Algorithm 1 as
-    printed, `scale="linear"`, then leaps across the optimum.
+    of ten: near 0 its gradient is hundreds of times that at θ₀, and a step on the scale of the paper,
+    `scale="linear"`, then leaps across the optimum. That scale goes with "algorithm-1".
 
     `temperature(i, L)` flattens the arms' probabilities while learning, as `annealed` does. With a
     `curriculum` the policy is learned at each of these horizons in turn, for L iterations each,
@@ -99,53 +103,52 @@ def learn(
     if scale not in SCALES:
         raise unknown("scale", scale, SCALES)
     if isinstance(policy, DQN):
-        given = {
-            "recipe": recipe is not None,
-            "estimator": estimator is not None and as_estimator(estimator) != Estimator(),
-            "optimizer": optimizer is not None,
-            "scale": scale != "log",
-            "temperature": temperature is not None,
-            "curriculum": bool(curriculum),
-            "imitate": imitate is not None,
-            "params": params is not None,
-            "resume": resume,
-        }
-        for option in given:
-            if given[option]:
-                raise InputError(f"{option} does not apply to dqn, which is learned by Q-learning")
+        _refuse_for_dqn(
+            recipe=recipe is not None,
+            estimator=estimator is not None and as_estimator(estimator) != Estimator(),
+            optimizer=optimizer is not None,
+            scale=scale != "log",
+            temperature=temperature is not None,
+            curriculum=bool(curriculum),
+            imitate=imitate is not None,
+            params=params is not None,
+            resume=resume,
+        )
+    key = random.root(seed)
     usual = recipes.choose(rollout.check(policy, problem), recipe)
-    if params is None:
-        policy = usual.begin(policy)
-    plan = usual if imitate is None else usual.tuning or usual
+    if usual.name == recipes.GRADBAND.name and (scale == "linear" or optimizer is PLAIN):
+        usual = recipes.ALGORITHM_1
+    survey = usual.survey and params is None and _is_usual(policy)
+    policy = usual.begin(policy) if params is None else policy
+    main = usual if imitate is None else usual.tuning or usual
 
     def size(of: Recipe) -> tuple[int, int]:
         """L and m, as given or as in the recipe."""
         length = whole("iterations", of.iterations if iterations is None else iterations)
         return length, whole("batch", of.batch_for(problem) if batch is None else batch)
 
-    length, many = size(plan)
+    length, many = size(main)
     if isinstance(policy, DQN):
         return q_learning.train(
             policy, problem, iterations=length, batch=many, seed=seed, memory=memory, progress=progress
         )
-    temperature = temperature or plan.temperature
-    how = plan.estimate(problem) if estimator is None else as_estimator(estimator)
+    temperature = temperature or main.temperature
+    how = main.estimate(problem) if estimator is None else as_estimator(estimator)
     if curriculum is None:
-        curriculum = () if imitate is not None else plan.curriculum(problem.horizon)
-    horizons = [*curriculum, problem.horizon]
-    bound = [rollout.check(policy, problem.replace(horizon=n)) for n in horizons]
-    how.check(bound[-1], problem)
+        curriculum = () if imitate is not None else main.horizons(policy, problem)
+    how.check(rollout.check(policy, problem), problem)
+    if params is None:
+        policy = _in_units(policy, problem, key)
+    bound = [rollout.check(policy, problem.replace(horizon=n)) for n in (*curriculum, problem.horizon)]
     on = blocks.workers(devices, memory)
-    key = random.root(seed)
     start = bound[0].init(random.stream(key, "init")) if params is None else bound[0].as_params(params)
-    stages = [
-        _gradband(problem.replace(horizon=staged.horizon), staged, plan, length, how, many, on)
+    todo = [
+        stages.ascent(problem.replace(horizon=staged.horizon), staged, main, length, how, many, on)
         for staged in bound
     ]
     if imitate is not None:
         warm = usual.imitating or usual
-        stages.insert(0, _imitation(problem, bound[-1], warm, imitate, *size(warm), on))
-    lengths = [stage.iterations for stage in stages]
+        todo.insert(0, stages.agreement(problem, bound[-1], warm, imitate, *size(warm), on))
     about: dict[str, Any] = {
         "problem": problem.describe(),
         "training": {
@@ -156,145 +159,124 @@ def learn(
             "runs": how.runs,
             "returns": how.returns,
             "curriculum": list(curriculum),
-            "stages": lengths,
-            "batches": [stage.batch for stage in stages],
-            "entropy": getattr(plan.entropy, "__name__", "?") if plan.entropy else "none",
-            "imitate": "none"
-            if imitate is None
-            else imitate.name
-            if isinstance(imitate, Policy)
-            else imitate.policy.name,
-            "temperature": "none" if temperature is None else getattr(temperature, "__name__", "?"),
+            "stages": [stage.iterations for stage in todo],
+            "batches": [stage.batch for stage in todo],
+            "entropy": _name(main.entropy),
+            "imitate": _policy_name(imitate),
+            "temperature": _name(temperature),
             "optimizer": optimizer_name or ("usual" if optimizer is None else "given"),
             "scale": scale,
+            "survey": survey,
         },
         "seed": seed,
         "versions": {"gradband": __version__, "jax": jax.__version__},
     }
-    # What a checkpoint must agree on before it is continued.
+    settings = _settings(about, policy, start)
+    for stage in todo:
+        first = stage.work(params=start, key=key, batch=0, **stage.controls(1, temperature))
+        first.workers(on)  # or an error
+    run = Run(start, checkpoint=Path(checkpoint) if checkpoint else None, settings=settings)
+    if resume:
+        run.restore()
+    began = time.perf_counter()
+    chooser = Chooser(problem, bound[-1], Steps(bound[-1].compiled(), PLAIN, scale), key, on, length * many)
+    with interruption.watched(run.checkpoint is not None) as watch, contextlib.closing(run):
+        begun = run.start_at(chooser.survey(start)) if survey else start
+        for step in _train(run, todo, key, optimizer, scale, temperature):
+            if progress:
+                progress(step)
+            over = bool(run.stopped) or step.iteration == step.iterations
+            asked = processes.agreed(watch.asked, last=over)
+            if (
+                run.iteration % checkpoint_every == 0
+                or run.iteration == todo[run.stage].iterations
+                or asked
+            ):
+                run.save()
+            if asked:
+                raise run.interrupted(asked)
+        params = run.params
+        if usual.choose and not run.stopped:
+            params, about["choice"] = chooser.choose({"start": start, "survey": begun}, run)
+            if asked := processes.agreed(watch.asked, last=True):
+                raise run.interrupted(asked)
+    about["training"]["seconds"] = round(time.perf_counter() - began, 3)
+    return Learned(bound[-1], params, run.curves(), about, run.stopped)
+
+
+def _refuse_for_dqn(**given: bool) -> None:
+    for option in given:
+        if given[option]:
+            raise InputError(f"{option} does not apply to dqn, which is learned by Q-learning")
+
+
+def _is_usual(policy: Policy) -> bool:
+    """Whether θ is the usual one, which nobody chose."""
+    return isinstance(policy, OneParameter) and policy.theta == type(policy).theta
+
+
+def _in_units(policy: Policy, problem: Problem, key: jax.Array) -> Policy:
+    """The policy, whose usual θ is in the unit of the problem's rewards."""
+    if isinstance(policy, OneParameter) and _is_usual(policy) and policy.power:
+        return policy.in_units(reward_scale(problem, key))
+    return policy
+
+
+def _policy_name(imitate: Policy | Learned | None) -> str:
+    if imitate is None:
+        return "none"
+    return imitate.name if isinstance(imitate, Policy) else imitate.policy.name
+
+
+def _name(function: Any) -> str:
+    """What is known of a function of yours in a file."""
+    return "none" if function is None else getattr(function, "__name__", "?")
+
+
+def _settings(about: dict[str, Any], policy: Policy, start: Params) -> dict[str, Any]:
+    """What a checkpoint must agree on before it is continued."""
+    flat = flattened(start)
     settings = about | {
         "policy": policy.name,
         "policy_settings": policy.settings(),
-        "start": flattened(start) if flattened(start).size <= gradient.FEW else _digest(start),
+        "start": flat if flat.size <= gradient.FEW else hashlib.sha256(flat.tobytes()).hexdigest(),
     }
     try:
         json.dumps(files.finite(settings))
     except TypeError as error:
         raise InputError(f"the settings of {policy.name} can't be kept in a file: {error}") from None
-    for stage in stages:
-        controls = _controls(stage, 1, temperature)
-        stage.work(params=start, key=key, batch=0, **controls).workers(on)  # or an error
-    run = Run(start, checkpoint=Path(checkpoint) if checkpoint else None, settings=settings)
-    if resume:
-        run.restore()
-    began = time.perf_counter()
-    with interruption.watched(run.checkpoint is not None) as watch, contextlib.closing(run):
-        for place, stage in enumerate(stages):
-            if place < run.stage or run.stopped:
-                continue
-            run.enter(place)
-            chosen = optimizer or stage.recipe.optimizer_for(stage.iterations, stage.policy.horizon)
-            steps = Steps(stage.policy.compiled(), chosen, scale)
-            own = jax.random.fold_in(random.stream(key, "training"), place)
-            before, total = sum(lengths[:place]), sum(lengths)
-            for step in _ascend(run, stage, own, steps, temperature):
-                if progress:
-                    progress(dataclasses.replace(step, iteration=before + step.iteration, iterations=total))
-                last = step.iteration == stage.iterations
-                over = bool(run.stopped) or (last and stage is stages[-1])
-                asked = processes.agreed(watch.asked, last=over)
-                if step.iteration % checkpoint_every == 0 or last or asked:
-                    run.save()
-                if asked:
-                    keeper = run.checkpoint if processes.first() else "the first process"
-                    raise interruption.Interrupted(
-                        f"interrupted after iteration {before + step.iteration} of {total}, which "
-                        f"{keeper} keeps: resume goes on from there",
-                        asked,
-                    )
-    about["training"]["seconds"] = round(time.perf_counter() - began, 3)
-    history = {name: np.asarray(run.history[name], np.float32) for name in HISTORY}
-    parameters = flattened(start).size
-    kept = np.asarray(run.history["params"], np.float32)
-    history["params"] = kept.reshape(
-        len(run.history["regret"]), parameters if parameters <= gradient.FEW else 0
-    )
-    return Learned(bound[-1], run.params, history, about, run.stopped)
+    return settings
 
 
-def _digest(params: Params) -> str:
-    """What tells the weights of a network from others."""
-    return hashlib.sha256(flattened(params).tobytes()).hexdigest()
+def _train(
+    run: Run,
+    todo: list[Stage],
+    key: jax.Array,
+    optimizer: optax.GradientTransformation | None,
+    scale: str,
+    temperature: Temperature | None,
+) -> Iterator[Step]:
+    """The iterations of all stages, from where the run is."""
+    lengths = [stage.iterations for stage in todo]
+    for place, stage in enumerate(todo):
+        if place < run.stage or run.stopped:
+            continue
+        run.enter(place)
+        chosen = optimizer or stage.recipe.optimizer_for(stage.iterations, stage.policy.horizon)
+        steps = Steps(stage.policy.compiled(), chosen, scale)
+        own = jax.random.fold_in(random.stream(key, "training"), place)
+        before, total = sum(lengths[:place]), sum(lengths)
+        for step in _ascend(run, stage, own, steps, temperature):
+            yield dataclasses.replace(step, iteration=before + step.iteration, iterations=total)
+    if not run.stopped and not any(run.history["norm"]):
+        run.stopped = f"the gradient was {ZERO}"
 
 
-@dataclasses.dataclass(frozen=True)
-class Stage:
-    """What is ascended: an estimate of a gradient, for a policy at one horizon."""
-
-    policy: Policy
-    recipe: Recipe
-    iterations: int
-    batch: int
-    work: Callable[..., blocks.Work]
-    compute: Callable[[blocks.Work], Estimate]
-    critic: Critic | None = None
-
-
-def _gradband(
-    problem: Problem,
-    policy: Policy,
-    recipe: Recipe,
-    iterations: int,
-    how: Estimator,
-    batch: int,
-    on: blocks.Workers,
-) -> Stage:
-    """Ascent on the Bayes reward."""
-    task = jax.device_put(problem)  # once: a reward table may be large
-    blank = Critic.blank(how.baseline, problem.rounds)
-    work = partial(gradient.work, policy, task, instances=batch, how=how, learned=blank)
-    return Stage(policy, recipe, iterations, batch, work, partial(gradient.compute, on=on), blank)
-
-
-def _imitation(
-    problem: Problem,
-    policy: Policy,
-    recipe: Recipe,
-    imitate: Policy | Learned,
-    iterations: int,
-    batch: int,
-    on: blocks.Workers,
-) -> Stage:
-    """Ascent on the agreement with a reference."""
-    problem.one_by_one("imitation")
-    reference = rollout.check(imitate if isinstance(imitate, Policy) else imitate.policy, problem)
-    given = reference.init(jax.random.key(0)) if isinstance(imitate, Policy) else imitate.params
-    pair = reference, reference.as_params(given)
-    task = jax.device_put(problem)
-    instances = batch
-
-    def work(params: Params, key: Any, batch: int, **others: Any) -> blocks.Work:
-        return imitation.work(policy, task, params, key, batch, instances, pair)
-
-    return Stage(policy, recipe, iterations, batch, work, partial(imitation.compute, on=on))
-
-
-def _controls(
-    stage: Stage, i: int, temperature: Callable[[int, int], float] | None
-) -> dict[str, float | None]:
-    """Temperature and weight of the entropy in a stage's iteration i."""
-    entropy, length = stage.recipe.entropy, stage.iterations
-    tau = None if temperature is None else number("temperature", temperature(i, length), 1e-6)
-    beta = None if entropy is None else number("entropy", entropy(i, length, stage.policy.horizon), 0)
-    return {"temperature": tau, "entropy": beta}
+ZERO = "zero on the whole batch: there is nothing to learn, or the batch is too small"
 
 
 def _ascend(
-    run: Run,
-    stage: Stage,
-    key: jax.Array,
-    steps: Steps,
-    temperature: Callable[[int, int], float] | None,
+    run: Run, stage: Stage, key: jax.Array, steps: Steps, temperature: Temperature | None
 ) -> Iterator[Step]:
     """The iterations of one stage, from where the run is: Algorithm 1."""
     horizon, iterations, alpha = stage.policy.horizon, stage.iterations, 1.0
@@ -302,14 +284,13 @@ def _ascend(
         first = stage.compute(stage.work(params=run.stage_start, key=key, batch=0, learned=stage.critic))
         c = steps.bound_on_norm(run.stage_start, first)
         if first.fault or not 0 < c < math.inf:
-            zero = "zero on the whole batch: there is nothing to learn, or the batch is too small"
-            run.stopped = first.fault or f"the gradient at the start was {zero if c == 0 else 'not finite'}"
+            run.stopped = first.fault or f"the gradient at the start was {ZERO if c == 0 else 'not finite'}"
             return
         alpha = 1 / (c * math.sqrt(iterations))
     run.begin(steps.first_state(run.params), stage.critic)
     while run.iteration < iterations and not run.stopped:
         i = run.iteration + 1
-        controls = _controls(stage, i, temperature)
+        controls = stage.controls(i, temperature)
         work = stage.work(params=run.params, key=key, batch=i, learned=run.critic, **controls)
         run.take(stage.compute(work), steps, alpha, horizon)
         seen = (float(run.history[name][-1]) for name in ("norm", "regret", "regret_se"))

@@ -20,7 +20,7 @@ from jax import Array
 from gradband.errors import whole
 
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
-STREAMS = ("prior", "reward", "action", "training", "evaluation", "init")
+STREAMS = ("prior", "reward", "action", "training", "evaluation", "init", "choice")
 
 
 def root(seed: int) -> Array:

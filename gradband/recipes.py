@@ -8,8 +8,8 @@ from typing import Any
 
 import optax
 
-from gradband import critic, gradient
-from gradband.errors import unknown
+from gradband import critic, gradient, rollout
+from gradband.errors import InputError, unknown
 from gradband.gradient import Estimator
 from gradband.policies import Policy
 from gradband.problems import Problem
@@ -34,13 +34,17 @@ class Recipe:
     """of m n K, where that is less than m = `batch` would make it"""
     estimator: Estimator = Estimator("self")
     optimizer: Optimizer | None = None
-    """an Optax optimiser for L iterations at horizon n; None for the paper's step size α = 1/(c √L)"""
+    """an Optax optimiser for L iterations at horizon n; None for the paper's constant α = 1/(c √L)"""
     temperature: Callable[[int, int], float] | None = None
     entropy: Callable[[int, int, int], float] | None = None
     """what the entropy of a round's p is worth in iteration i of L at horizon n"""
     curriculum: Callable[[int], tuple[int, ...]] = lambda horizon: ()
     settings: dict[str, float] = dataclasses.field(default_factory=dict)
     """of the policy and its first weights, where it has them"""
+    survey: bool = False
+    """whether ascent starts from the best of several values of θ, unless one is given"""
+    choose: bool = False
+    """whether the best of start, average and last is kept, and refined if there are few parameters"""
     imitating: "Recipe | None" = None
     """how a reference is imitated, for a warm start: iterations, batch and optimiser"""
     tuning: "Recipe | None" = None
@@ -67,8 +71,27 @@ class Recipe:
         # What a single reward would change is not to be had of a batch.
         return self.estimator if problem.batch == 1 else Estimator("critic", returns="expected")
 
+    def horizons(self, policy: Policy, problem: Problem) -> tuple[int, ...]:
+        """The curriculum in whole batches, each with a round for every arm where the policy needs that."""
+        found: dict[int, None] = {}
+        for wanted in self.curriculum(problem.horizon):
+            for least in (wanted, max(wanted, problem.arms), max(wanted, 2 * problem.arms)):
+                horizon = -(-least // problem.batch) * problem.batch
+                if horizon < problem.horizon and _can_play(policy, problem.replace(horizon=horizon)):
+                    found[horizon] = None
+                    break
+        return tuple(found)
+
     def optimizer_for(self, iterations: int, horizon: int) -> optax.GradientTransformation:
         return PLAIN if self.optimizer is None else self.optimizer(iterations, horizon)
+
+
+def _can_play(policy: Policy, problem: Problem) -> bool:
+    try:
+        rollout.check(policy, problem)
+    except InputError:
+        return False
+    return True
 
 
 def sizes(
@@ -90,6 +113,15 @@ def clipped_adam(
     return optax.chain(optax.clip_by_global_norm(1.0), optax.adam(schedule, b2=b2))
 
 
+def falling_adam(iterations: int, horizon: int, rate: float = 0.1) -> optax.GradientTransformation:
+    """Adam with steps that fall from `rate` along a cosine, whatever the scale of the rewards.
+
+    Its steps are relative to the gradients of the last hundred iterations, so that a rare large one moves
+    no further than others.
+    """
+    return optax.adam(sizes(iterations, horizon, rate), b2=0.99, eps=1e-20)
+
+
 def fading_entropy(iteration: int, iterations: int, horizon: int) -> float:
     """1 / n at first, and nothing at last: a policy that has settled on an arm explores no more."""
     return (1 - (iteration - 1) / iterations) ** 2 / horizon
@@ -107,7 +139,8 @@ def rising(horizon: int) -> tuple[int, ...]:
     return tuple(sorted({max(1, round(horizon * share)) for share in (0.1, 0.3)} - {horizon}))
 
 
-GRADBAND = Recipe("gradband")
+GRADBAND = Recipe("gradband", optimizer=falling_adam, survey=True, choose=True)
+ALGORITHM_1 = Recipe("algorithm-1")
 PAPER = Recipe(
     "paper",
     iterations=1000,
@@ -137,6 +170,7 @@ NETWORK = Recipe(
     optimizer=partial(clipped_adam, rate=0.005, fall=0.4, warm=0.1),
     entropy=fading_entropy,
     curriculum=rising,
+    choose=True,
     imitating=IMITATING,
     tuning=TUNING,
 )
@@ -147,6 +181,7 @@ INDEX = Recipe(
     most=MOST,
     estimator=LUCK,
     optimizer=partial(clipped_adam, rate=0.003, warm=0.05),
+    choose=True,
     imitating=dataclasses.replace(IMITATING, iterations=600, most=MOST),
     tuning=dataclasses.replace(
         TUNING,
@@ -158,12 +193,18 @@ INDEX = Recipe(
 )
 RECIPES = {
     "gradband": GRADBAND,
+    "algorithm-1": ALGORITHM_1,
     "network": NETWORK,
     "index": INDEX,
     "paper": PAPER,
     "paper-yogi": dataclasses.replace(PAPER, name="paper-yogi", optimizer=fading(optax.yogi)),
 }
-USUAL = {"lstm": NETWORK, "index": INDEX, "dqn": Recipe("dqn", iterations=600, batch=512)}
+USUAL = {
+    "kl-softelim": dataclasses.replace(GRADBAND, iterations=40),  # each costs ten of SoftElim's
+    "lstm": NETWORK,
+    "index": INDEX,
+    "dqn": Recipe("dqn", iterations=600, batch=512),
+}
 
 
 def choose(policy: Policy, given: Recipe | str | None) -> Recipe:

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from gradband import files, processes
+from gradband import files, interruption, processes
 from gradband.critic import Critic
 from gradband.errors import InputError, shown, whole
 from gradband.gradient import FEW, Estimate
@@ -80,6 +80,12 @@ class Run:
         self._settings = files.to_json(self.settings)
         self._keep = True
         self._writing: Future[None] | None = None
+
+    def start_at(self, params: Params) -> Params:
+        """Starts from other parameters, unless the run was restored; returns them."""
+        if self.restored is None:
+            self.params = self.stage_start = self.good = params
+        return params
 
     def enter(self, stage: int) -> None:
         """Starts a stage, unless it is the one that was restored."""
@@ -148,6 +154,20 @@ class Run:
             files.save, self.checkpoint, "checkpoint", arrays, about, keep=self._keep
         )
         self._keep = True
+
+    def interrupted(self, number: int) -> interruption.Interrupted:
+        """What to raise after a signal: says what is kept."""
+        done, total = len(self.history["regret"]), sum(self.settings["training"]["stages"])
+        keeper = self.checkpoint if processes.first() else "the first process"
+        what = f"interrupted after iteration {done} of {total}, which {keeper} keeps"
+        return interruption.Interrupted(f"{what}: resume goes on from there", number)
+
+    def curves(self) -> dict[str, np.ndarray]:
+        """The history as arrays; of a network without its weights."""
+        found = {name: np.asarray(self.history[name], np.float32) for name in HISTORY}
+        kept = np.asarray(self.history["params"], np.float32)
+        count = flattened(self.params).size
+        return found | {"params": kept.reshape(len(found["regret"]), count if count <= FEW else 0)}
 
     def close(self) -> None:
         """Waits until the last checkpoint is on disk."""

@@ -36,6 +36,27 @@ class Steps:
     def _log(self, name: str) -> bool:
         return self.scale == "log" and name in self.policy.log_scale
 
+    @property
+    def moved_by_logarithm(self) -> frozenset[str]:
+        return self.policy.log_scale if self.scale == "log" else frozenset()
+
+    def shifted(self, params: Params, offsets: dict[str, float]) -> Params:
+        """The parameters moved on their scale, within the policy's bounds."""
+        scaled = self.to_scale(params)
+        return self.within(self.from_scale(scaled | {n: scaled[n] + offsets[n] for n in offsets}))
+
+    def mean(self, history: list[np.ndarray], like: Params) -> Params:
+        """The mean of flat parameters [P] on the scale on which they move."""
+        unravel = ravel_pytree(like)[1]
+        scaled = [flattened(self.to_scale(unravel(jnp.asarray(flat, jnp.float32)))) for flat in history]
+        mean = np.mean(np.array(scaled, np.float64), axis=0).astype(np.float32)
+        return self.within(self.from_scale(unravel(jnp.asarray(mean))))
+
+    def within(self, params: Params) -> Params:
+        """The parameters projected onto the policy's bounds."""
+        lower, upper = self.policy.bounds()
+        return {name: jnp.clip(params[name], lower[name], upper[name]) for name in params}
+
     @partial(jax.jit, static_argnums=0)
     def on_scale(self, params: Params, flat: jax.Array) -> Params:
         """A gradient [P] with respect to the parameters as one with respect to where they move."""
@@ -57,8 +78,7 @@ class Steps:
         changes: Any
         changes, state = self.optimizer.update(descent, state, scaled)
         moved = self.from_scale(jax.tree.map(jnp.add, scaled, changes))
-        lower, upper = self.policy.bounds()
-        return {name: jnp.clip(moved[name], lower[name], upper[name]) for name in params}, state
+        return self.within(moved), state
 
     def bound_on_norm(self, params: Params, first: Estimate) -> float:
         """The constant c of the paper's step size, with ‖ĝ(θ₀)‖ ≤ c with high probability."""

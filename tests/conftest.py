@@ -13,7 +13,10 @@ import jax
 import numpy as np
 import pytest
 
+from gradband.report import terminal
+
 jax.config.update("jax_numpy_rank_promotion", "raise")
+terminal.FIRST_LINE = 3600.0  # a slow machine's tests print what a fast one's do
 collect_ignore = ["fuzz.py"]  # which changes what it imports
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs would ignore it
 COMPILED = {

@@ -168,6 +168,28 @@ def test_a_command_says_what_it_keeps(tmp_path):
     out, error = process.communicate(timeout=30)
     assert (process.returncode, out) == (128 + signal.SIGTERM, "")
     assert "checkpoint.safetensors keeps: resume goes on from there" in error
+    assert "the same command with --resume" in error
+    assert "Traceback" not in error
+
+
+def test_a_command_that_is_stopped_while_it_compares_says_what_is_saved(tmp_path):
+    words = [sys.executable, "-m", "gradband", "learn", "--horizon", "20", "--iterations", "2"]
+    process = subprocess.Popen(
+        [*words, "--instances", "100000000", "--json", "--out", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "policy.safetensors").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGTERM)
+    out, error = process.communicate(timeout=30)
+    assert (process.returncode, out) == (128 + signal.SIGTERM, "")
+    assert f"{tmp_path / 'policy.safetensors'} has the learned policy" in error
+    assert "--resume only compares" in error
     assert "Traceback" not in error
 
 

@@ -4,6 +4,7 @@ import math
 
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import gradband as gb
@@ -56,6 +57,30 @@ def test_where_means_are_unknown_networks_do_without_a_critic():
     table = gb.priors.Table(np.random.default_rng(0).random((20, 2, 30)).round())
     learned = gb.learn(LSTM(hidden=4), gb.Problem(table, 30), iterations=1, batch=8, curriculum=[])
     assert learned.about["training"]["baseline"] == "leave-one-out"
+
+
+def test_a_curriculum_has_only_horizons_that_can_be_played():
+    """Whole batches, and a round for each arm of a policy that pulls all of them first."""
+    network = recipes.NETWORK
+    assert network.horizons(SoftElim(), gb.Problem(gb.priors.Beta(2), 200)) == (20, 60)
+    assert network.horizons(SoftElim(), gb.Problem(gb.priors.Beta(10), 50)) == (10, 15)
+    assert network.horizons(LSTM(), gb.Problem(gb.priors.Beta(10), 50)) == (5, 15)
+    assert network.horizons(SoftElim(), gb.Problem(gb.priors.Beta(2), 700, batch=100)) == (100, 300)
+    assert network.horizons(SoftElim(), gb.Problem(gb.priors.Beta(2), 300, batch=100)) == (100,)
+    assert network.horizons(SoftElim(), gb.Problem(gb.priors.Beta(9), 9)) == ()
+    ten = gb.Problem(gb.priors.Beta(10), 30)
+    learned = gb.learn(SoftElim(), ten, recipe="network", iterations=1, batch=16)
+    assert learned.history["horizon"].tolist() == [10, 30]
+
+
+def test_a_network_ends_no_worse_than_it_began():
+    """Steps that ruin it: where it began is kept."""
+    learned = gb.learn(
+        LSTM(hidden=4), SMALL, iterations=3, batch=32, curriculum=[], optimizer=optax.sgd(1e6)
+    )
+    choice = learned.about["choice"]
+    assert choice["chosen"] == "start"
+    assert choice["regrets"]["start"] < choice["regrets"]["last"]
 
 
 def test_unknown_recipes_are_refused():

@@ -35,6 +35,9 @@ def fit(
     horizon: Annotated[
         int | None, typer.Option(help="Pulls of a test (as the median experiment had, for that many arms).")
     ] = None,
+    afterwards: Annotated[
+        int, typer.Option(help="People who see the arm that a test ends on, after it: they count too.")
+    ] = 0,
     batch: Annotated[
         int, typer.Option(help="Pulls that are decided at a time, before their results are seen.")
     ] = 1,
@@ -77,6 +80,8 @@ def fit(
 
       gradband fit tests.csv --arms 4 --horizon 20000 --batch 200
 
+      gradband fit tests.csv --horizon 5000 --afterwards 100000
+
       gradband fit daily.csv.gz --sum --held-out-last
     """
     from gradband import data as past
@@ -92,6 +97,7 @@ def fit(
             else unknown("prior", prior, known)
         )
     whole("batch", batch)
+    whole("afterwards", afterwards, least=0)
     everything = past.read(data, columns, arms_matter, drop_bad, add_up)
     fitted, rest = everything.split(held_out, seed, held_out_last)
     count = usual_arms(everything, arms)
@@ -116,6 +122,7 @@ def fit(
         "name": data.stem,
         "horizon": length,
         **({"batch": batch} if batch > 1 else {}),
+        **({"afterwards": afterwards} if afterwards else {}),
         "prior": chosen.prior.describe(),
         "fit": {
             "chosen": chosen.name,
@@ -130,6 +137,7 @@ def fit(
         "arms": count,
         "horizon": length,
         "batch": batch,
+        "afterwards": afterwards,
         "prior": chosen.prior.describe() | {"name": chosen.name},
         "priors": [in_numbers(entry, found[0]) for entry in found],
         "notes": notes,

@@ -12,7 +12,6 @@ from gradband.arguments import (
     Arms,
     Devices,
     Horizon,
-    Instances,
     Json,
     Memory,
     Noise,
@@ -52,8 +51,9 @@ def learn(
     recipe: Annotated[
         str | None,
         typer.Option(
-            help="Where the other options have their defaults from: gradband (few parameters), "
-            "network, index, or paper or paper-yogi (the LSTM of Appendix F)."
+            help="Preset that supplies defaults for the other options: gradband (few parameters), "
+            "algorithm-1 (as the paper prints it), network, index, or paper or paper-yogi (the LSTM of "
+            "Appendix F)."
         ),
     ] = None,
     imitate: Annotated[
@@ -78,19 +78,26 @@ def learn(
     optimizer: Annotated[
         str | None,
         typer.Option(
-            help="paper (step 1/(c√L), c found by itself) or an Optax optimiser: adam, yogi, sgd, …"
+            help="paper (Algorithm 1 as printed, step 1/(c√L)) or an Optax optimiser: adam, yogi, sgd, …"
         ),
     ] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Step size of an Optax optimiser.")] = None,
     decay: Annotated[float, typer.Option(help="Factor on that step size after each iteration.")] = 1.0,
-    scale: Annotated[str, typer.Option(help="log, or linear as in the paper, for positive θ.")] = "log",
+    scale: Annotated[
+        str, typer.Option(help="log, or linear as in the paper's Algorithm 1, for positive θ.")
+    ] = "log",
     anneal: Annotated[
         bool, typer.Option("--anneal", help="Anneal the temperature, as Appendix F.")
     ] = False,
     curriculum: Annotated[
         str | None, typer.Option(help="Horizons to learn at first, e.g. 20,60; none for no others.")
     ] = None,
-    instances: Instances = 10_000,
+    instances: Annotated[
+        int | None,
+        typer.Option(
+            help="Fresh instances to measure on (10 000; fewer where that would outlast learning)."
+        ),
+    ] = None,
     seed: Seed = 0,
     devices: Devices = None,
     memory: Memory = None,
@@ -130,10 +137,10 @@ def learn(
       srun gradband learn bernoulli-10 --policy index --distributed
     """
     import gradband as gb
-    from gradband import evaluation, problems, processes
+    from gradband import evaluation, interruption, problems, processes
     from gradband.files import before as kept_before
-    from gradband.interruption import Interrupted
     from gradband.report import figures, terminal
+    from gradband.verdict import Verdict
 
     began = time.perf_counter()
     if distributed or any(value is not None for value in (coordinator, peers, rank)):
@@ -142,7 +149,7 @@ def learn(
     start = parse_policy(policy)
     label = label_of(task, problem)
     folder = folder_of_first(out or Path("runs") / file_name(f"{label}-{start.name}"))
-    evaluation.fresh_instances(task, instances)
+    evaluation.fresh_instances(task, MOST if instances is None else instances)
     fitted = problems.fit_of(problem)
     settings: dict[str, Any] = {
         "recipe": recipe,
@@ -155,6 +162,7 @@ def learn(
         "temperature": gb.annealed if anneal else None,
         "curriculum": None if curriculum is None else parse_curriculum(curriculum),
         "imitate": reference(task, imitate) if imitate else None,
+        "params": given_params(start, task, policy),
         "seed": seed,
         "devices": devices,
         "memory": memory,
@@ -173,21 +181,28 @@ def learn(
                 **settings,
                 progress=lambda step: update(step.iteration / step.iterations, progress_of(step)),
             )
-    except Interrupted as stopped:
-        raise StoppedError(str(stopped), 128 + stopped.number) from None
+    except interruption.Interrupted as stopped:
+        again = "the same command with --resume goes on from there"
+        raise StoppedError(f"{stopped} ({again})", 128 + stopped.number) from None
     names = {"policy": "policy.safetensors", "curve": "training.png", "result": "result.json"}
     files = {what: str(folder / name) for what, name in names.items()}
     learned.about["source"] = problem  # where explain finds a prior that is in a file of its own
     learned.save(files["policy"])
     entries: dict[str, Any] = {f"{start.name}, learned": learned, f"{start.name}, before": learned.policy}
     entries |= {"ts": gb.policies.ThompsonSampling()} if task.unit else {}
-    table = measure(entries, task, instances, seed, devices, memory)
-    situations = gains(learned, task, fitted, instances, seed, devices, memory)
-    optimum, note = known_optimum(task)
+    instances = usual_instances(learned, task) if instances is None else instances
+    saved = f"interrupted while comparing; {files['policy']} has the learned policy"
+    try:
+        with interruption.at_once(f"{saved}, and the same command with --resume only compares"):
+            table = measure(entries, task, instances, seed, devices, memory)
+            situations = gains(learned, task, fitted, instances, seed, devices, memory)
+            optimum, note = known_optimum(task)
+    except interruption.Interrupted as stopped:
+        raise StoppedError(str(stopped), 128 + stopped.number) from None
     covered = shares(table, optimum)
     ours, before = (table[f"{start.name}, {when}"].regret for when in ("learned", "before"))
-    gain = table.difference(f"{start.name}, before", f"{start.name}, learned")
-    benchmarks = [row for row in table.rows if row.name == "ts"]
+    verdict = Verdict.of(table, start.name, f"{start.name}, learned", f"{start.name}, before")
+    benchmarks = [row for row in table.rows if not row.name.startswith(f"{start.name}, ")]
     count = len(table.rows[0].regrets)
     learned.about["evaluation"] = {"instances": count, "regret": vars(ours), "regret_before": vars(before)}
     learned.save(files["policy"])
@@ -208,6 +223,7 @@ def learn(
         "benchmarks": [{"name": r.name, "regret": r.regret.mean, "se": r.regret.se} for r in benchmarks],
         "instances": count,
         "seed": seed,
+        "verdict": {"words": verdict.in_words(task), "against": verdict.in_numbers()},
         "gain": [in_numbers(situation) for situation in situations] or None,
         "stopped": learned.stopped or None,
         "seconds": time.perf_counter() - began,
@@ -229,14 +245,36 @@ def learn(
                 ]
                 for row in table.rows
             ],
-            f"Learned {in_words(learned.params)} in {learned.about['training']['seconds']:.1f} s; that "
-            f"saves {gain} regret (paired, {count} fresh instances)."
-            f"\n{note}\nFiles: {', '.join(files.values())}",
+            f"Learned {in_words(learned.params)} in {learned.about['training']['seconds']:.1f} s."
+            f"\n{verdict.in_words(task)}\n{note}\nFiles: {', '.join(files.values())}",
         )
         if situations:
             show_gain(situations)
     if learned.stopped:
         raise RuntimeError(f"learning stopped early: {learned.stopped}; the last good policy was saved")
+
+
+MOST, FEWEST = 10_000, 2_000  # instances of the comparison, unless they are given
+CHEAP = 2_000  # n K up to which that takes a second or two
+
+
+def usual_instances(learned: Any, task: Any) -> int:
+    """Instances to compare on. A reference costs up to twenty times what an instance does in learning."""
+    from gradband.gradient import FEW
+
+    if task.horizon * task.arms <= CHEAP or sum(leaf.size for leaf in learned.params.values()) > FEW:
+        return MOST
+    training = learned.about["training"]
+    return min(MOST, max(FEWEST, training["iterations"] * training["batch"] // 20))
+
+
+def given_params(start: Any, task: Any, text: str) -> dict[str, Any] | None:
+    """The parameters to start from, if the words on the policy say which θ."""
+    import jax
+
+    from gradband import rollout
+
+    return rollout.check(start, task).init(jax.random.key(0)) if "theta=" in text else None
 
 
 def gains(

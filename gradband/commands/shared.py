@@ -45,7 +45,7 @@ def measure(
     settings: dict[str, Any] = {"instances": instances, "seed": seed, "devices": devices}
     settings["memory"] = memory
     with terminal.progress("evaluating", 1) as update:
-        return gb.evaluate(entries, problem, **settings, progress=lambda name, done: update(done, name))
+        return gb.evaluate(entries, problem, **settings, progress=terminal.in_turn(update, entries))
 
 
 def known_optimum(problem: "Problem") -> tuple[float | None, str]:

@@ -202,7 +202,7 @@ class Believing(Counting):
 class OneParameter(Law):
     """A law with one parameter θ in [`least`, `most`]."""
 
-    least: ClassVar[float] = 1e-3
+    least: ClassVar[float] = 1e-15
     most: ClassVar[float] = LARGEST
     theta: float = 1.0
 

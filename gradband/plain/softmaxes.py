@@ -65,7 +65,7 @@ class KLSoftElim(Counting, OneParameter):
         return {"theta": (), "a": (), "b": ()}
 
     def bounds(self) -> dict[str, tuple[float, float]]:
-        return dict.fromkeys(("theta", "a", "b"), (self.least, self.most))
+        return super().bounds() | dict.fromkeys("ab", (1e-3, self.most))
 
     def check(self) -> None:
         super().check()

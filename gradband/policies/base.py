@@ -160,10 +160,15 @@ class Policy:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OneParameter(Policy):
-    """A policy with a single parameter θ > 0 in [`least`, `most`], started at `theta`."""
+    """A policy with a single parameter θ > 0 in [`least`, `most`], started at `theta`.
+
+    Where rewards are not in [0, 1], learning starts from the usual `theta` times a `power` of twice their
+    standard deviation σ: for SoftElim, whose θ scales with the square of the rewards, from 4 σ².
+    """
 
     log_scale: ClassVar[frozenset[str]] = frozenset({"theta"})
-    least: ClassVar[float] = 1e-3
+    power: ClassVar[int] = 0
+    least: ClassVar[float] = 1e-15  # SoftElim's θ may be as small as a variance
     most: ClassVar[float] = math.inf
     theta: float = 1.0
 
@@ -173,6 +178,10 @@ class OneParameter(Policy):
 
     def init(self, key: Array) -> Params:
         return {"theta": jnp.asarray(self.theta, float)}
+
+    def in_units(self, scale: float) -> Self:
+        """The policy for rewards with this standard deviation."""
+        return dataclasses.replace(self, theta=self.theta * (2 * scale) ** self.power)
 
     def compiled(self) -> Self:
         return dataclasses.replace(self, theta=1.0)  # so that another θ is not compiled again

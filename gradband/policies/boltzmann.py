@@ -15,6 +15,7 @@ class Boltzmann(Counting, OneParameter):
 
     name: ClassVar[str] = "boltzmann"
     opens: ClassVar[bool] = True
+    power: ClassVar[int] = 1
     theta: float = 0.2
 
     def log_probs(self, params: Params, state: Counts) -> Array:

@@ -10,6 +10,8 @@ from jax import Array
 from gradband.errors import positive
 from gradband.policies.base import Counting, Counts, OneParameter, Params
 
+LEAST = 1e-3  # of pseudo-counts
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class KLSoftElim(Counting, OneParameter):
@@ -40,7 +42,7 @@ class KLSoftElim(Counting, OneParameter):
 
     def bounds(self) -> tuple[dict[str, float], dict[str, float]]:
         lower, upper = super().bounds()
-        return lower | dict.fromkeys("ab", self.least), upper | dict.fromkeys("ab", self.most)
+        return lower | dict.fromkeys("ab", LEAST), upper | dict.fromkeys("ab", self.most)
 
     def estimates(self, params: Params, state: Counts) -> Array:
         return (params["a"] + state.sums) / (params["a"] + params["b"] + state.pulls)

@@ -21,6 +21,7 @@ class SoftElim(Counting, OneParameter):
 
     name: ClassVar[str] = "softelim"
     opens: ClassVar[bool] = True
+    power: ClassVar[int] = 2
 
     def log_probs(self, params: Params, state: Counts) -> Array:
         statistic = 2 * (state.means.max() - state.means) ** 2 * state.pulls

@@ -1,9 +1,12 @@
-"""Tables on stdout, progress on stderr (only where someone watches), JSON for programs."""
+"""Tables on stdout, progress on stderr (a bar where someone watches), JSON for programs."""
 
 import contextlib
 import json
 import sys
-from collections.abc import Callable, Iterator
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from datetime import timedelta
 from typing import Any
 
 from rich.console import Console
@@ -11,13 +14,16 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     SpinnerColumn,
+    Task,
     TaskID,
     TaskProgressColumn,
     TextColumn,
     TimeRemainingColumn,
 )
 from rich.table import Table
+from rich.text import Text
 
 from gradband.files import finite
 
@@ -58,24 +64,81 @@ def bar(share: float, se: float, width: int = 10) -> str:
     return f"{'█' * filled}{'░' * (width - filled)} {100 * share:>3.0f} ± {100 * se:.0f} %"
 
 
+FIRST_LINE, NEXT_LINES = 10.0, 30.0  # seconds until work without a terminal says how far it is
+
+
 @contextlib.contextmanager
 def progress(what: str, total: float) -> Iterator[Callable[[float, str], None]]:
-    """A live bar: call the function with how far the work is and a few words."""
+    """A live bar, or a line now and then: call the function with how far the work is and a few words."""
+    if not sys.stderr.isatty():
+        with lines(what) as tell:
+            yield lambda done, note: tell(done / total, note)
+        return
+    with live_bar(Console(stderr=True), total) as bar:
+        task = bar.add_task(what, total=total, note="compiling")
+        yield lambda done, note: bar.update(task, completed=done, note=note)
+
+
+@contextlib.contextmanager
+def lines(what: str) -> Iterator[Callable[[float, str], None]]:
+    """Writes to stderr now and then how far work is; nothing if it is short."""
+    began, stream, over = time.monotonic(), sys.stderr, threading.Event()
+    share, words = 0.0, "compiling"
+
+    def update(done: float, note: str) -> None:
+        nonlocal share, words
+        share, words = done, note
+
+    def tell() -> None:
+        wait = FIRST_LINE
+        while not over.wait(wait):
+            seconds = time.monotonic() - began
+            print(
+                f"gradband: {what}, {100 * share:.0f} %, {seconds:.0f} s: {words}", file=stream, flush=True
+            )
+            wait = NEXT_LINES
+
+    thread = threading.Thread(target=tell, name="gradband-progress", daemon=True)
+    thread.start()
+    try:
+        yield update
+    finally:
+        over.set()
+        thread.join()
+
+
+class Elapsed(ProgressColumn):
+    """The time since the work began, also after its last piece was told of."""
+
+    def render(self, task: Task) -> Text:
+        return Text(str(timedelta(seconds=int(task.elapsed or 0))), style="progress.elapsed")
+
+
+def live_bar(console: Console, total: float) -> Progress:
     counts = (MofNCompleteColumn(),) if total > 1 else ()
-    bar = Progress(
+    return Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(),
         *counts,
         TextColumn("{task.fields[note]}"),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
+        Elapsed(),
+        console=console,
         transient=True,
-        disable=not sys.stderr.isatty(),
     )
-    with bar:
-        task = bar.add_task(what, total=total, note="compiling")
-        yield lambda done, note: bar.update(task, completed=done, note=note)
+
+
+def in_turn(update: Callable[[float, str], None], names: Iterable[str]) -> Callable[[str, float], None]:
+    """Tells how far pieces of work of these names are, one after the other, as a share of them all."""
+    places = {name: place for place, name in enumerate(names)}
+    done = 0.0
+
+    def tell(name: str, share: float) -> None:
+        nonlocal done
+        done = max(done, (places[name] + share) / len(places) if name in places else 0.0)
+        update(done, name)
+
+    return tell
 
 
 class Board:

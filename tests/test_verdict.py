@@ -1,0 +1,60 @@
+"""The verdict on what was learned: in words and numbers, for any rows."""
+
+import numpy as np
+import pytest
+
+from gradband import problems
+from gradband.evaluation import Comparison, Row
+from gradband.verdict import Verdict
+
+PROBLEM = problems.named("two-point", horizon=20)
+NOISE = np.random.default_rng(0).normal(size=1000)
+
+
+def verdict(policy="softelim", **levels):
+    """Of rows with these mean regrets; differences have a standard error of about .03."""
+    rng = np.random.default_rng(1)
+    rows = [
+        Row(name.replace("_", ":"), 10 + level + NOISE + rng.normal(size=1000), -NOISE, 0.0)
+        for name, level in levels.items()
+    ]
+    table = Comparison(tuple(sorted(rows, key=lambda row: row.regret.mean)))
+    return Verdict.of(table, policy, "learned", "before")
+
+
+def test_better_than_all():
+    found = verdict(learned=0, before=2, ts=1)
+    words = found.in_words(PROBLEM)
+    assert "better than before: learning saves 2.0" in words
+    assert "It is better than ts (" in words
+    assert "instead" not in words
+    against = found.in_numbers()
+    assert [against[name]["verdict"] for name in ("before", "ts")] == ["better", "better"]
+    assert against["ts"]["saves"] == pytest.approx(1, abs=5 * against["ts"]["se"])
+
+
+def test_learning_that_changed_nothing_is_called_so_and_what_to_use_is_named():
+    words = verdict(learned=0, before=0, ts=1, gittins_prior=-1).in_words(PROBLEM)
+    assert "Learning changed nothing that can be told from noise" in words
+    assert "It is better than ts (" in words
+    assert "It is worse than gittins:prior (" in words
+    assert "Use gittins:prior instead, or try --policy kl-softelim, --policy index" in words
+
+
+def test_a_start_that_was_kept_is_called_so():
+    regrets = 10 + NOISE
+    table = Comparison((Row("learned", regrets, regrets, 0.0), Row("before", regrets, regrets, 0.0)))
+    words = Verdict.of(table, "softelim", "learned", "before").in_words(PROBLEM)
+    assert "Learning changed nothing: where it began is the best that it found" in words
+
+
+def test_networks_are_told_of_imitation_where_it_exists():
+    assert "--imitate gittins" in verdict("lstm", learned=1, before=2, ts=0).in_words(PROBLEM)
+    batches = problems.named("two-point", horizon=20).replace(batch=5)
+    assert "--imitate" not in verdict("index", learned=1, before=2, ts=0).in_words(batches)
+
+
+def test_without_references_there_is_still_a_verdict():
+    found = verdict(learned=3, before=2)
+    assert "worse than before" in found.in_words(PROBLEM)
+    assert found.in_numbers()["before"]["verdict"] == "worse"
