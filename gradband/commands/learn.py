@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gradband.arguments import (
+    Afterwards,
     Arms,
     Devices,
     Horizon,
@@ -33,6 +34,7 @@ from gradband.commands.shared import (
     measure,
     optimal_policy,
     player,
+    references,
     shares,
     write_json,
 )
@@ -47,6 +49,7 @@ def learn(
     policy: PolicyName = "softelim",
     arms: Arms = None,
     horizon: Horizon = None,
+    afterwards: Afterwards = None,
     noise: Noise = None,
     recipe: Annotated[
         str | None,
@@ -145,7 +148,7 @@ def learn(
     began = time.perf_counter()
     if distributed or any(value is not None for value in (coordinator, peers, rank)):
         processes.connect(coordinator, peers, rank)
-    task = load_problem(problem, arms, horizon, noise)
+    task = load_problem(problem, arms, horizon, noise, afterwards)
     start = parse_policy(policy)
     label = label_of(task, problem)
     folder = folder_of_first(out or Path("runs") / file_name(f"{label}-{start.name}"))
@@ -189,7 +192,7 @@ def learn(
     learned.about["source"] = problem  # where explain finds a prior that is in a file of its own
     learned.save(files["policy"])
     entries: dict[str, Any] = {f"{start.name}, learned": learned, f"{start.name}, before": learned.policy}
-    entries |= {"ts": gb.policies.ThompsonSampling()} if task.unit else {}
+    entries |= references(task)
     instances = usual_instances(learned, task) if instances is None else instances
     saved = f"interrupted while comparing; {files['policy']} has the learned policy"
     try:
@@ -402,7 +405,7 @@ def folder_of_first(folder: Path) -> Path:
 
 def reference(task: Any, text: str) -> Any:
     """The policy to imitate."""
-    return optimal_policy(task) if text == "optimal" else player(text)
+    return optimal_policy(task) if text == "optimal" else player(text, task)
 
 
 def described(params: dict[str, Any]) -> dict[str, Any]:
