@@ -3,15 +3,18 @@
 Each value has its standard error; agreement is a z-score on both errors (false-alarm rate in conftest).
 """
 
+import dataclasses
+from typing import ClassVar
+
 import numpy as np
 import pytest
 from conftest import assert_z
 
-from gradband import priors, problems
+from gradband import priors, problems, rewards
 from gradband.errors import InputError
-from gradband.evaluation import Mean, evaluate
+from gradband.evaluation import Comparison, Mean, Row, evaluate
 from gradband.exact import by_enumeration
-from gradband.policies import UCB1, EpsilonGreedy, Exp3, SoftElim, ThompsonSampling, Uniform
+from gradband.policies import UCB1, EpsilonGreedy, Exp3, KLSoftElim, SoftElim, ThompsonSampling, Uniform
 from gradband.problems import Problem
 
 # policy, regret, standard error; on two-point
@@ -98,6 +101,33 @@ def test_bernoulli_rounding_keeps_the_mean():
     )
 
 
+@dataclasses.dataclass(frozen=True)
+class Certain(rewards.Reward):
+    """An arm pays its mean: all that is random is how that is rounded."""
+
+    kind: ClassVar[str] = "certain"
+
+    def draw(self, key, mean):
+        return mean
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Rounding(KLSoftElim):
+    """KL-SoftElim that hears rewards rounded to 0 or 1."""
+
+    binary: ClassVar[bool] = True
+
+
+@pytest.mark.brief
+def test_rounded_rewards_have_nothing_to_do_with_the_arm_that_was_drawn():
+    """A policy that hears them rounded can't tell them from Bernoulli rewards, whose law is enumerated."""
+    means = [[0.7, 0.4], [0.2, 0.5]]
+    policy = Rounding(theta=0.5)
+    exact = by_enumeration(policy, Problem(priors.Finite(means), 6)).regret
+    row = evaluate([policy], Problem(priors.Finite(means, rewards=Certain()), 6), instances=40_000).rows[0]
+    assert_z(row.regret.mean, row.regret.se, exact)
+
+
 def test_unknown_means_are_compared_with_the_best_arm_in_hindsight():
     table = np.zeros((10, 2, 6))
     table[:, 0] = 1  # arm 0 always pays
@@ -117,6 +147,24 @@ def test_names_and_differences():
     assert "softelim #2" in str(table)
     with pytest.raises(KeyError):
         table["nobody"]
+
+
+def test_a_share_has_the_standard_error_of_a_ratio():
+    """Where one policy covers a fixed share of each instance's way there is none, else the jackknife's."""
+    rng = np.random.default_rng(0)
+    start = 10 + rng.normal(size=400)
+    goal, noise = 4.0, rng.normal(size=400)
+
+    def compared(regrets, chosen=slice(None)):
+        rows = Row("start", start[chosen], start, 0.0), Row("mine", regrets[chosen], start, 0.0)
+        return Comparison(rows).share("mine", "start", goal)
+
+    exact = compared(goal + 0.3 * (start - goal))
+    assert (exact.mean, exact.se) == (pytest.approx(0.7), pytest.approx(0, abs=1e-12))
+    mine = 6 + 0.5 * noise
+    found = compared(mine)
+    without = [compared(mine, np.arange(400) != i).mean for i in range(400)]
+    assert found.se == pytest.approx(np.std(without) * np.sqrt(399), rel=0.02)
 
 
 def test_bad_evaluations_are_refused():
