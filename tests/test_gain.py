@@ -8,11 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import assert_z
+from laws import learned
 from scipy.stats import beta, betabinom, binom
 from test_fit import as_csv, drawn
 
 import gradband as gb
-from gradband import cli, gain, priors, problems
+from gradband import cli, data, gain, priors, problems
 from gradband.errors import InputError
 from gradband.evaluation import Comparison, Row
 from gradband.policies import Counts
@@ -87,6 +88,22 @@ def test_learn_tells_the_gain(fitted, tmp_path, monkeypatch, capsys):
     usual = {name: found[name][0]["reward"]["mean"] for name in ("as fitted", *gain.SHIFTS)}
     low, middle, high = (usual[name] for name in ("rates 50 % lower", "as fitted", "rates 50 % higher"))
     assert low < middle < high
+
+
+def test_held_out_experiments_are_not_those_that_were_fitted(tmp_path):
+    """Here their rates are four times as high, and so is what every policy has there."""
+    rates = {"fitted": 0.1, "held-out": 0.4}
+    parts = {
+        part: data.Experiments(np.arange(31) * 2, np.full(60, 1e5), np.full(60, 1e5 * rate))
+        for part, rate in rates.items()
+    }
+    data.save(tmp_path / "experiments.safetensors", parts)
+    problem = gb.Problem(priors.Beta(2, 1000.0, 9000.0), 8)
+    fit = {"file": "experiments.safetensors", "others": []}
+    found = gain.measure(learned("softelim", arms=2, horizon=8), problem, fit, tmp_path, instances=40)
+    rewards = {situation.name: [row.reward.mean / 8 for row in situation.table.rows] for situation in found}
+    np.testing.assert_allclose(rewards["as fitted"], 0.1, rtol=0.1)
+    np.testing.assert_allclose(rewards["held-out experiments"], 0.4, rtol=0.1)
 
 
 def test_thompson_sampling_takes_the_best_prior_that_it_can_use():
