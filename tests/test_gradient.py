@@ -128,9 +128,10 @@ def test_a_critic_has_no_bias(policy, how):
 
 
 @pytest.mark.brief
-def test_a_latent_keeps_its_score_under_a_critic():
+@pytest.mark.parametrize("baseline", ["critic", "luck"])
+def test_a_latent_keeps_its_score_under_a_critic(baseline):
     """Of explore-then-commit it is the whole score: without it the gradient would be 0."""
-    policy, how = ExploreThenCommit(theta=1.4), Estimator("critic", returns="expected")
+    policy, how = ExploreThenCommit(theta=1.4), Estimator(baseline, returns="expected")
     found = estimate(policy, SMALL, instances=MANY, estimator=how, seed=1)
     exact = float(by_enumeration(policy, SMALL).gradient["theta"])
     assert_z(found.mean[0], found.se[0], exact)
