@@ -279,6 +279,32 @@ def test_a_last_block_that_is_not_full_counts_as_what_it_holds():
     assert np.isnan(alone.se[0]), "one block has no spread"
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Coin(Counting):
+    """Pulls either of two arms, at random."""
+
+    name: ClassVar[str] = "coin"
+    opens: ClassVar[bool] = False
+
+    def init(self, key):
+        return {"w": jnp.zeros(2)}
+
+    def log_probs(self, params, state):
+        return jax.nn.log_softmax(params["w"])
+
+
+@pytest.mark.brief
+@pytest.mark.parametrize("batch", [1, 4])
+def test_the_baseline_optimal_is_what_the_best_arm_pays_on_the_same_noise(batch):
+    """Whoever pulls only the best arm has exactly that, and no gradient; whoever does not mostly has."""
+    problem = Problem(priors.Finite([[0.9, 0.1], [0.2, 0.6]]), batch, batch=batch)
+    found = estimate(Coin(), problem, instances=1000, estimator=Estimator("optimal"))
+    best = found.regrets < 1e-6
+    assert best.sum() > 30
+    assert not found.per_instance[:, best].any()
+    assert found.per_instance[:, ~best].any(0).mean() > 0.3
+
+
 def test_what_cannot_be_differentiated_is_refused():
     problem = problems.named("two-point")
     table = Problem(priors.Table(np.zeros((4, 2, 9))), 9)

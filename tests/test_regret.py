@@ -4,6 +4,7 @@ Each value has its standard error; agreement is a z-score on both errors (false-
 """
 
 import dataclasses
+import time
 from typing import ClassVar
 
 import numpy as np
@@ -136,6 +137,35 @@ def test_unknown_means_are_compared_with_the_best_arm_in_hindsight():
     np.testing.assert_array_equal(row.regrets, 6 - row.rewards)
 
 
+@pytest.mark.brief
+def test_rewards_are_means_and_progress_is_told():
+    """Where means are known, reward and regret of an instance add up to what its best arm has."""
+    told, began = [], time.perf_counter()
+    row = evaluate(
+        [SoftElim()],
+        problems.named("two-point", horizon=10),
+        instances=1300,
+        progress=lambda name, share: told.append((name, share)),
+    ).rows[0]
+    np.testing.assert_allclose(row.rewards + row.regrets, 6, rtol=1e-5)
+    assert 0 < row.seconds < time.perf_counter() - began
+    shares = [share for name, share in told if name == "softelim"]
+    assert shares == sorted(shares)
+    assert 0 < shares[0] < 0.5
+    assert shares[-1] == 1
+
+
+@pytest.mark.brief
+def test_two_instances_are_enough_and_one_is_not():
+    table = np.random.default_rng(0).random((10, 2, 6))
+    found = evaluate([Uniform()], Problem(priors.Table(table, held_out=0.2), 6), instances=100)
+    assert found.rows[0].regrets.shape == (2,)
+    with pytest.raises(InputError, match="hold more of the table out"):
+        evaluate([Uniform()], Problem(priors.Table(table, held_out=0.1), 6), instances=100)
+    assert np.isnan(Mean.of(np.ones(1)).se)
+    assert Mean.of(np.array([1.0, 3.0])) == Mean(2.0, 1.0)
+
+
 def test_names_and_differences():
     problem = problems.named("two-point", horizon=10)
     table = evaluate([Uniform(), SoftElim(), SoftElim(theta=0.3)], problem, instances=2000)
@@ -145,6 +175,9 @@ def test_names_and_differences():
     by_hand = table["uniform"].regrets - table["softelim"].regrets
     assert paired == Mean(by_hand.mean(), by_hand.std(ddof=1) / 2000**0.5)
     assert "softelim #2" in str(table)
+    assert [row.name for row in table.without("uniform").rows] == [
+        row.name for row in table.rows if row.name != "uniform"
+    ]
     with pytest.raises(KeyError):
         table["nobody"]
 
