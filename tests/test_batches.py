@@ -109,6 +109,40 @@ def test_rewards_and_gradients_are_exact():
         assert_z(found.mean[0], found.se[0], slope)
 
 
+def exp3_reward(theta, means, batches, batch, sums=(0.0, 0.0)):
+    """Exp3's expected reward in so many more batches: S grows by an arm's rewards over its probability."""
+    exponents = theta / 2 * np.array(sums)
+    weights = np.exp(exponents - exponents.max())
+    p = theta / 2 + (1 - theta) * weights / weights.sum()
+    total = batch * p @ means
+    if batches == 1:
+        return total
+    for k in range(batch + 1):
+        likely = stats.binom.pmf(k, batch, p[0])
+        for a, b in itertools.product(range(k + 1), range(batch - k + 1)):
+            weight = stats.binom.pmf(a, k, means[0]) * stats.binom.pmf(b, batch - k, means[1])
+            after = sums[0] + a / p[0], sums[1] + b / p[1]
+            total += likely * weight * exp3_reward(theta, means, batches - 1, batch, after)
+    return total
+
+
+def test_exp3_weighs_the_rewards_of_a_batch_by_their_importance():
+    problem = gb.Problem(gb.priors.Finite([[0.9, 0.1], [0.3, 0.8]]), 9, batch=3)
+
+    def truth(theta):
+        return np.mean([exp3_reward(theta, means, 3, 3) for means in problem.prior.instances])
+
+    theta, step = 0.4, 1e-4
+    policy = gb.policies.Exp3(theta=theta)
+    row = gb.evaluate(policy, problem, instances=40_000, seed=1).rows[0]
+    assert_z(row.reward.mean, row.reward.se, truth(theta))
+    slope = (truth(theta + step) - truth(theta - step)) / (2 * step)
+    found = gb.estimate(
+        policy, problem, instances=40_000, estimator=gb.Estimator("optimal", returns="expected")
+    )
+    assert_z(found.mean[0], found.se[0], slope)
+
+
 @pytest.mark.parametrize("name", ["exp3", "ucb-v", "ts"])
 def test_batches_lose_no_pulls_and_sequences_are_batches_of_one(name):
     problem = problems.named("uniform-2", horizon=40)

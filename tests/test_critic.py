@@ -2,10 +2,13 @@
 
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
+from conftest import assert_z
 
 import gradband as gb
 from gradband.critic import FEATURES, Critic, beliefs, moments
+from gradband.evaluation import Mean
 from gradband.policies import SoftElim
 
 MOST = FEATURES["luck"]
@@ -60,3 +63,33 @@ def test_critics_lower_the_variance(policy, better, worse, times):
         for baseline in (better, worse)
     ]
     assert (spreads[1] / spreads[0]) ** 2 > times
+
+
+@pytest.mark.brief
+def test_an_estimate_is_not_served_by_a_critic_of_its_own_instances():
+    """On twelve instances, twelve features would explain whatever happened, and leave no gradient."""
+    problem = gb.problems.named("uniform-2", horizon=5)
+    how = gb.Estimator("critic", returns="expected")
+    found = [
+        gb.estimate(SoftElim(), problem, instances=12, estimator=how, seed=seed).mean[0]
+        for seed in range(150)
+    ]
+    mean = Mean.of(np.array(found))
+    exact = float(gb.exact.by_enumeration(SoftElim(), problem).gradient["theta"])
+    assert_z(mean.mean, mean.se, exact)
+    assert abs(exact) > 10 * mean.se, "so that less than half of it would be noticed"
+
+
+@pytest.mark.brief
+def test_learning_is_served_by_a_critic_of_earlier_iterations():
+    """There is none in the first, whose gradient is that of the baseline optimal; the second has one."""
+    problem = gb.problems.named("two-point", horizon=20)
+    settings = {"iterations": 2, "batch": 64, "optimizer": optax.sgd(0.0), "seed": 3}
+    with_critic, without = (
+        gb.learn(
+            SoftElim(theta=0.3), problem, estimator=gb.Estimator(baseline, returns="expected"), **settings
+        ).history["norm"]
+        for baseline in ("critic", "optimal")
+    )
+    assert with_critic[0] == pytest.approx(without[0], rel=1e-3)
+    assert with_critic[1] != pytest.approx(without[1], rel=0.1)

@@ -12,6 +12,7 @@ import polars
 import pytest
 from conftest import assert_z
 from scipy.integrate import quad
+from scipy.special import polygamma
 from scipy.stats import beta, betabinom
 
 from gradband import cli, data, delimited, files, fitting, priors, problems
@@ -69,6 +70,39 @@ def test_standard_errors_are_those_of_repeated_samples():
         spread = np.std([fit[name].mean for fit in fits], ddof=1)
         claimed = np.mean([fit[name].se for fit in fits])
         assert spread == pytest.approx(claimed, rel=0.45)
+
+
+def test_standard_errors_are_those_of_all_experiments_together():
+    """With many pulls the means are seen: N of a beta law have N times its Fisher information."""
+    rng = np.random.default_rng(0)
+    count, pulls = 600, 1e5
+    means = rng.beta(3.0, 12.0, count)
+    seen = data.Experiments(np.arange(count // 2 + 1) * 2, np.full(count, pulls), np.round(pulls * means))
+    found = fitting.pooled(seen, seen, 2)
+    a, b = found.prior.a[0], found.prior.b[0]
+    total = a + b
+    information = count * (np.diag([polygamma(1, a), polygamma(1, b)]) - polygamma(1, total))
+    sd = np.sqrt(a * b / (total + 1)) / total
+    slopes = {
+        "mean": np.array([b, -a]) / total**2,
+        "sd": sd * (np.array([1 / a, 1 / b]) / 2 - 1 / total - 1 / (2 * (total + 1))),
+    }
+    for name, slope in slopes.items():
+        exact = np.sqrt(slope @ np.linalg.solve(information, slope))
+        assert found.numbers[name].se == pytest.approx(exact, rel=0.01)
+
+
+def test_where_arms_matter_an_experiment_is_as_likely_as_its_arms_together():
+    rng = np.random.default_rng(0)
+    wins = rng.binomial(200, rng.beta([[2.0, 8.0]], [[38.0, 32.0]], (60, 2)))
+    known = data.Experiments(np.arange(61) * 2, np.full(120, 200.0), wins.ravel() * 1.0, labels=("x", "y"))
+    fitted, held = known.only(np.arange(40)), known.only(np.arange(40, 60))
+    found = fitting.by_arm(fitted, held)
+    arms = held.successes.reshape(20, 2)
+    each = betabinom.logpmf(arms, 200, found.prior.a, found.prior.b) - betabinom.logpmf(arms, 200, 1, 1)
+    each += fitting.log_beta_binomial(arms, 200 - arms, 1.0, 1.0)
+    assert found.held_out == pytest.approx(each.sum(1))
+    assert found.score.se == pytest.approx(each.sum(1).std(ddof=1) / np.sqrt(20))
 
 
 def test_the_level_is_integrated_out_exactly():

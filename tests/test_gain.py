@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import assert_z
+from laws import learned
 from scipy.stats import beta, betabinom, binom
 from test_fit import as_csv, drawn
 
@@ -196,6 +197,22 @@ def test_the_tables_of_a_gain_can_be_read(capsys):
         "is off: where 25 %",
     ):
         assert words in seen
+
+
+def test_held_out_experiments_are_not_those_that_were_fitted(tmp_path):
+    """Here their rates are four times as high, and so is what every policy has there."""
+    rates = {"fitted": 0.1, "held-out": 0.4}
+    parts = {
+        part: data.Experiments(np.arange(31) * 2, np.full(60, 1e5), np.full(60, 1e5 * rate))
+        for part, rate in rates.items()
+    }
+    data.save(tmp_path / "experiments.safetensors", parts)
+    problem = gb.Problem(priors.Beta(2, 1000.0, 9000.0), 8)
+    fit = {"file": "experiments.safetensors", "others": []}
+    found = gain.measure(learned("softelim", arms=2, horizon=8), problem, fit, tmp_path, instances=40)
+    rewards = {situation.name: [row.reward.mean / 8 for row in situation.table.rows] for situation in found}
+    np.testing.assert_allclose(rewards["as fitted"], 0.1, rtol=0.1)
+    np.testing.assert_allclose(rewards["held-out experiments"], 0.4, rtol=0.1)
 
 
 def test_thompson_sampling_with_a_level():

@@ -12,7 +12,7 @@ from conftest import assert_z
 from gradband import blocks, priors, problems, random, rewards
 from gradband.errors import InputError
 from gradband.exact import by_enumeration
-from gradband.gradient import Estimator, compute, estimate, work
+from gradband.gradient import Estimator, compute, estimate, from_blocks, work
 from gradband.policies import (
     Boltzmann,
     Counting,
@@ -125,6 +125,17 @@ def test_a_critic_has_no_bias(policy, how):
     found = estimate(policy, SMALL, instances=MANY, estimator=how, seed=1)
     exact = by_enumeration(policy, SMALL)
     assert_z(found.mean[0], found.se[0], float(exact.gradient["theta"]))
+
+
+@pytest.mark.brief
+@pytest.mark.parametrize("baseline", ["critic", "luck"])
+def test_a_latent_keeps_its_score_under_a_critic(baseline):
+    """Of explore-then-commit it is the whole score: without it the gradient would be 0."""
+    policy, how = ExploreThenCommit(theta=1.4), Estimator(baseline, returns="expected")
+    found = estimate(policy, SMALL, instances=MANY, estimator=how, seed=1)
+    exact = float(by_enumeration(policy, SMALL).gradient["theta"])
+    assert_z(found.mean[0], found.se[0], exact)
+    assert abs(exact) > 6 * found.se[0]
 
 
 @pytest.mark.parametrize("noise", ["shared", "independent"])
@@ -244,6 +255,54 @@ def test_spread_and_standard_error_are_those_of_the_instances():
     assert found.mean[0] == pytest.approx(found.per_instance.mean())
     assert found.spread[0] == pytest.approx(found.per_instance.std(ddof=1))
     assert found.se[0] == pytest.approx(found.spread[0] / 777**0.5)
+
+
+def test_blocks_are_a_sample_of_gradients():
+    """In reverse mode only sums over blocks are known: their spread is that of instances, times √B."""
+    each = np.random.default_rng(0).normal(3.0, 2.0, (2, 24))
+    full = from_blocks([(block.sum(1), block[0]) for block in np.split(each, 6, axis=1)], 24, 4)
+    means = each.reshape(2, 6, 4).mean(2)
+    np.testing.assert_allclose(full.mean, each.mean(1))
+    np.testing.assert_allclose(full.se, means.std(1, ddof=1) / np.sqrt(6))
+    np.testing.assert_allclose(full.spread, full.se * np.sqrt(24))
+    np.testing.assert_array_equal(full.regrets, each[0])
+
+
+def test_a_last_block_that_is_not_full_counts_as_what_it_holds():
+    """Instances that all have one gradient have no spread, however they fall into blocks."""
+    sums = [np.array([4.0 * 3.0]), np.array([4.0 * 3.0]), np.array([1.0 * 3.0])]
+    found = from_blocks([(total, np.zeros(4)) for total in sums], 9, 4)
+    assert (found.mean[0], found.regrets.shape) == (3.0, (9,))
+    assert found.se[0] == pytest.approx(0, abs=1e-12)
+    alone = from_blocks([(sums[2], np.zeros(4))], 1, 4)
+    assert alone.mean[0] == 3.0
+    assert np.isnan(alone.se[0]), "one block has no spread"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Coin(Counting):
+    """Pulls either of two arms, at random."""
+
+    name: ClassVar[str] = "coin"
+    opens: ClassVar[bool] = False
+
+    def init(self, key):
+        return {"w": jnp.zeros(2)}
+
+    def log_probs(self, params, state):
+        return jax.nn.log_softmax(params["w"])
+
+
+@pytest.mark.brief
+@pytest.mark.parametrize("batch", [1, 4])
+def test_the_baseline_optimal_is_what_the_best_arm_pays_on_the_same_noise(batch):
+    """Whoever pulls only the best arm has exactly that, and no gradient; whoever does not mostly has."""
+    problem = Problem(priors.Finite([[0.9, 0.1], [0.2, 0.6]]), batch, batch=batch)
+    found = estimate(Coin(), problem, instances=1000, estimator=Estimator("optimal"))
+    best = found.regrets < 1e-6
+    assert best.sum() > 30
+    assert not found.per_instance[:, best].any()
+    assert found.per_instance[:, ~best].any(0).mean() > 0.3
 
 
 def test_what_cannot_be_differentiated_is_refused():

@@ -1,6 +1,7 @@
 """GradBand: it reaches the paper's regrets, stops when it must, and goes on where it was."""
 
 import dataclasses
+import itertools
 from typing import ClassVar
 
 import jax
@@ -9,7 +10,7 @@ import numpy as np
 import optax
 import pytest
 
-from gradband import priors, problems, random, rewards
+from gradband import gradient, priors, problems, random, rewards
 from gradband.errors import InputError
 from gradband.evaluation import Mean, evaluate
 from gradband.gradient import Estimator
@@ -171,19 +172,58 @@ def test_temperature_and_curriculum():
     assert theta(one) == pytest.approx(theta(plain), rel=1e-4)
 
 
-def test_bounds_hold():
-    """Exp3 at θ = 1 on a problem that wants to explore more: θ stays at 1."""
-    problem = Problem(priors.Finite([[0.5, 0.5]]), 10)
+@pytest.mark.parametrize(("rate", "bound"), [(1e4, Exp3.least), (-1e4, Exp3.most)])
+def test_bounds_hold(rate, bound):
+    """Giant steps up the gradient, which wants less exploration, or down: θ ends at its bound."""
     seen = []
     learn(
-        Exp3(),
-        problem,
-        optimizer=optax.sgd(10.0),
+        Exp3(theta=0.5),
+        problems.named("two-point"),
+        optimizer=optax.sgd(rate),
         progress=lambda step: seen.append(float(step.params["theta"])),
         **QUICK,
     )
-    assert max(seen) <= 1
-    assert min(seen) >= np.float32(Exp3.least)
+    assert all(np.float32(Exp3.least) <= theta <= Exp3.most for theta in seen)
+    assert np.float32(bound) in seen
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Coin(Counting):
+    """Pulls either of two arms, at random."""
+
+    name: ClassVar[str] = "coin"
+    opens: ClassVar[bool] = False
+
+    def init(self, key):
+        return {"w": jnp.zeros(2)}
+
+    def log_probs(self, params, state):
+        return jax.nn.log_softmax(params["w"])
+
+
+@pytest.mark.brief
+def test_no_instance_is_seen_again(monkeypatch):
+    """Nor is one in the evaluation. In a single round, a regret that is not 0 tells the instance."""
+    problem = Problem(priors.Beta(2), 1)
+    latest, seen = [], []
+
+    def recorded(*given, **settings):
+        latest[:] = [estimated(*given, **settings)]
+        return latest[0]
+
+    estimated = gradient.compute
+    monkeypatch.setattr("gradband.gradient.compute", recorded)
+    settings = {"estimator": "optimal", "optimizer": optax.sgd(0.01), "iterations": 5, "batch": 400}
+    learned = learn(
+        Coin(), problem, progress=lambda step: seen.append(latest[0].regrets), seed=8, **settings
+    )
+    seen += [evaluate(other, problem, instances=400, seed=8).rows[0].regrets for other in (learned, Coin())]
+    batches = [np.unique(regrets[regrets > 0].round(6)) for regrets in seen]
+    assert all(batch.size > 150 for batch in batches)
+    *training, one, other = batches
+    for early, late in itertools.combinations([*training, one], 2):
+        assert np.isin(early, late).mean() < 0.01, "but for gaps that are the same by chance"
+    assert np.isin(one, other).mean() > 0.4, "policies are compared on the same instances"
 
 
 def test_progress_is_told_every_step():

@@ -132,6 +132,7 @@ FINITE = {
     "one likely instance": ([[0.2, 0.7], [0.9, 0.1]], [1, 0], 6),
     "arms that are the same": ([[0.6, 0.3, 0.6, 0.3], [0.2, 0.5, 0.2, 0.5]], None, 6),
     "instances that are the same": ([[0.6, 0.3], [0.6, 0.3], [0.2, 0.5]], None, 10),
+    "posteriors that are almost the same": ([[0.8, 0.2001], [0.2, 0.8], [0.5, 0.4999]], None, 10),
 }
 
 

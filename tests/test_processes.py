@@ -18,7 +18,7 @@ from gradband.errors import InputError
 
 pytestmark = pytest.mark.brief
 LEARN = [sys.executable, "-m", "gradband", "learn"]
-SMALL = ["two-point", "--horizon", "20", "--instances", "600", "--devices", "1", "--json"]
+SMALL = ["two-point", "--horizon", "20", "--instances", "1300", "--devices", "1", "--json"]
 
 
 def free_port():
@@ -63,7 +63,7 @@ def same(one, other):
     return all(one[key] == other[key] for key in keys)
 
 
-WORDS = ("--iterations", "6", "--batch", "700")
+WORDS = ("--iterations", "6", "--batch", "1300")  # three blocks
 
 
 @pytest.fixture(scope="module")

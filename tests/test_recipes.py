@@ -10,7 +10,9 @@ import pytest
 import gradband as gb
 from gradband import files, recipes
 from gradband.errors import InputError
+from gradband.gradient import Estimate
 from gradband.policies import DQN, LSTM, SoftElim
+from gradband.pytrees import flattened
 
 pytestmark = pytest.mark.brief
 
@@ -35,6 +37,33 @@ def test_the_papers_recipe_is_appendix_f():
     policy = plan.begin(LSTM())
     assert (policy.forget, policy.head, policy.bias_scale) == (0.0, 1.0, 1.0)
     assert plan.entropy is None
+
+
+def test_a_network_is_learned_at_rising_horizons(monkeypatch):
+    """A tenth of the horizon, three tenths, all of it; what is computed there does not matter here."""
+
+    def flat(todo, on):
+        regrets, gradient = np.zeros(todo.instances), flattened(todo.operands[1])
+        return Estimate(0 * gradient, gradient, gradient, None, regrets)
+
+    monkeypatch.setattr("gradband.gradient.compute", flat)
+    learned = gb.learn(LSTM(hidden=4), SMALL, iterations=2, batch=8)
+    assert learned.history["horizon"].tolist() == [3, 3, 9, 9, 30, 30]
+    assert learned.about["training"]["curriculum"] == [3, 9]
+
+
+def test_the_worth_of_entropy_fades_from_iteration_to_iteration():
+    worth = [recipes.RECIPES["network"].entropy(i, 100, 50) for i in range(1, 101)]
+    assert worth[0] == pytest.approx(1 / 50)
+    assert (np.diff(worth) < 0).all()
+    assert 0 <= worth[-1] < 1e-3 / 50
+
+    def late(iteration, iterations, horizon):
+        return 1000.0 if iteration == iterations else 0.0
+
+    mine = recipes.Recipe("mine", entropy=late, optimizer=lambda iterations, horizon: optax.sgd(0.0))
+    norms = gb.learn(SoftElim(), SMALL, recipe=mine, iterations=3, batch=64).history["norm"]
+    assert norms[2] > 100 * max(norms[:2]) > 0
 
 
 def test_what_is_given_comes_before_the_recipe():

@@ -4,6 +4,7 @@ Each value has its standard error; agreement is a z-score on both errors (false-
 """
 
 import dataclasses
+import time
 from typing import ClassVar
 
 import jax.numpy as jnp
@@ -11,11 +12,20 @@ import numpy as np
 import pytest
 from conftest import assert_z
 
-from gradband import priors, problems
+from gradband import priors, problems, rewards
 from gradband.errors import InputError
-from gradband.evaluation import Mean, evaluate
+from gradband.evaluation import Comparison, Mean, Row, evaluate
 from gradband.exact import by_enumeration
-from gradband.policies import UCB1, Counting, EpsilonGreedy, Exp3, SoftElim, ThompsonSampling, Uniform
+from gradband.policies import (
+    UCB1,
+    Counting,
+    EpsilonGreedy,
+    Exp3,
+    KLSoftElim,
+    SoftElim,
+    ThompsonSampling,
+    Uniform,
+)
 from gradband.problems import Problem
 
 # policy, regret, standard error; on two-point
@@ -102,12 +112,68 @@ def test_bernoulli_rounding_keeps_the_mean():
     )
 
 
+@dataclasses.dataclass(frozen=True)
+class Certain(rewards.Reward):
+    """An arm pays its mean: all that is random is how that is rounded."""
+
+    kind: ClassVar[str] = "certain"
+
+    def draw(self, key, mean):
+        return mean
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Rounding(KLSoftElim):
+    """KL-SoftElim that hears rewards rounded to 0 or 1."""
+
+    binary: ClassVar[bool] = True
+
+
+@pytest.mark.brief
+def test_rounded_rewards_have_nothing_to_do_with_the_arm_that_was_drawn():
+    """A policy that hears them rounded can't tell them from Bernoulli rewards, whose law is enumerated."""
+    means = [[0.7, 0.4], [0.2, 0.5]]
+    policy = Rounding(theta=0.5)
+    exact = by_enumeration(policy, Problem(priors.Finite(means), 6)).regret
+    row = evaluate([policy], Problem(priors.Finite(means, rewards=Certain()), 6), instances=40_000).rows[0]
+    assert_z(row.regret.mean, row.regret.se, exact)
+
+
 def test_unknown_means_are_compared_with_the_best_arm_in_hindsight():
     table = np.zeros((10, 2, 6))
     table[:, 0] = 1  # arm 0 always pays
     row = evaluate([Uniform()], Problem(priors.Table(table, held_out=0.5), 6), instances=100).rows[0]
     assert row.regrets.shape == (5,)
     np.testing.assert_array_equal(row.regrets, 6 - row.rewards)
+
+
+@pytest.mark.brief
+def test_rewards_are_means_and_progress_is_told():
+    """Where means are known, reward and regret of an instance add up to what its best arm has."""
+    told, began = [], time.perf_counter()
+    row = evaluate(
+        [SoftElim()],
+        problems.named("two-point", horizon=10),
+        instances=1300,
+        progress=lambda name, share: told.append((name, share)),
+    ).rows[0]
+    np.testing.assert_allclose(row.rewards + row.regrets, 6, rtol=1e-5)
+    assert 0 < row.seconds < time.perf_counter() - began
+    shares = [share for name, share in told if name == "softelim"]
+    assert shares == sorted(shares)
+    assert 0 < shares[0] < 0.5
+    assert shares[-1] == 1
+
+
+@pytest.mark.brief
+def test_two_instances_are_enough_and_one_is_not():
+    table = np.random.default_rng(0).random((10, 2, 6))
+    found = evaluate([Uniform()], Problem(priors.Table(table, held_out=0.2), 6), instances=100)
+    assert found.rows[0].regrets.shape == (2,)
+    with pytest.raises(InputError, match="hold more of the table out"):
+        evaluate([Uniform()], Problem(priors.Table(table, held_out=0.1), 6), instances=100)
+    assert np.isnan(Mean.of(np.ones(1)).se)
+    assert Mean.of(np.array([1.0, 3.0])) == Mean(2.0, 1.0)
 
 
 def test_names_and_differences():
@@ -119,8 +185,29 @@ def test_names_and_differences():
     by_hand = table["uniform"].regrets - table["softelim"].regrets
     assert paired == Mean(by_hand.mean(), by_hand.std(ddof=1) / 2000**0.5)
     assert "softelim #2" in str(table)
+    assert [row.name for row in table.without("uniform").rows] == [
+        row.name for row in table.rows if row.name != "uniform"
+    ]
     with pytest.raises(KeyError):
         table["nobody"]
+
+
+def test_a_share_has_the_standard_error_of_a_ratio():
+    """Where one policy covers a fixed share of each instance's way there is none, else the jackknife's."""
+    rng = np.random.default_rng(0)
+    start = 10 + rng.normal(size=400)
+    goal, noise = 4.0, rng.normal(size=400)
+
+    def compared(regrets, chosen=slice(None)):
+        rows = Row("start", start[chosen], start, 0.0), Row("mine", regrets[chosen], start, 0.0)
+        return Comparison(rows).share("mine", "start", goal)
+
+    exact = compared(goal + 0.3 * (start - goal))
+    assert (exact.mean, exact.se) == (pytest.approx(0.7), pytest.approx(0, abs=1e-12))
+    mine = 6 + 0.5 * noise
+    found = compared(mine)
+    without = [compared(mine, np.arange(400) != i).mean for i in range(400)]
+    assert found.se == pytest.approx(np.std(without) * np.sqrt(399), rel=0.02)
 
 
 def test_bad_evaluations_are_refused():
