@@ -168,8 +168,15 @@ def test_temperature_and_curriculum():
     plain = learn(SoftElim(), SMALL, curriculum=[5, 10], **QUICK)
     assert not np.array_equal(plain.history["regret"], learned.history["regret"])
     # A temperature of 1 is none, but for rounding.
-    one = learn(SoftElim(), SMALL, temperature=lambda i, count: 1.0, curriculum=[5, 10], **QUICK)
+    asked = set()
+
+    def flat(i, count):
+        asked.add((i, count))
+        return 1.0
+
+    one = learn(SoftElim(), SMALL, temperature=flat, curriculum=[5, 10], **QUICK)
     assert theta(one) == pytest.approx(theta(plain), rel=1e-4)
+    assert asked == {(i, 6) for i in range(1, 7)}
 
 
 @pytest.mark.parametrize(("rate", "bound"), [(1e4, Exp3.least), (-1e4, Exp3.most)])
