@@ -28,7 +28,7 @@ KEPT = 12  # points of a survey of several parameters that are looked at more cl
 CALLS, LAST_CALLS = 60, 24  # parameters that a search for several of them plays, before and after ascent
 REACH = 0.3  # decades to each side at which a search begins
 FURTHEST = 1.5  # how far beyond these points the vertex of a parabola may lie, in units of the reach
-LEAST = 1000  # instances of a choice, or a part of those in training if that is more
+LEAST, MOST = 1000, 20_000  # instances of a choice: within these a part of those in training
 SHARE, SHARE_OF_SEVERAL = 20, 2  # several parameters have costlier gradients and flatter valleys
 
 
@@ -147,7 +147,8 @@ class Chooser:
     def judge(self, place: int, share: int = 1) -> Judge:
         """On this set of instances, a `share`-th of what a choice has."""
         several = 1 < sum(leaf.size for leaf in self.policy.shapes().values()) <= FEW
-        count = max(LEAST, self.trained_on // (SHARE_OF_SEVERAL if several else SHARE)) // share
+        part = self.trained_on // (SHARE_OF_SEVERAL if several else SHARE)
+        count = min(MOST, max(LEAST, part)) // share
         key = jax.random.fold_in(random.stream(self.key, "choice"), place)
         return Judge(self.policy, jax.device_put(self.problem), key, count, self.on)
 

@@ -1,6 +1,7 @@
 """Recipes: how GradBand is run on a kind of policy, unless the user says otherwise."""
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable
 from functools import partial
@@ -113,6 +114,7 @@ def clipped_adam(
     return optax.chain(optax.clip_by_global_norm(1.0), optax.adam(schedule, b2=b2))
 
 
+@functools.lru_cache(maxsize=64)  # so that steps are compiled once
 def falling_adam(iterations: int, horizon: int, rate: float = 0.1) -> optax.GradientTransformation:
     """Adam with steps that fall from `rate` along a cosine, whatever the scale of the rewards.
 
