@@ -1,5 +1,6 @@
 """Learning that is interrupted goes on to the same bits, whatever became of the last checkpoint."""
 
+import contextlib
 import json
 import random
 import signal
@@ -153,19 +154,27 @@ def test_a_second_signal_does_not_wait():
         watch.asked = 0
 
 
+@contextlib.contextmanager
+def started(words, sign):
+    """A command that has come so far as to write this file; it does not outlive the test."""
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        deadline = time.monotonic() + 120
+        while not sign.exists():
+            assert time.monotonic() < deadline
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.1)
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
 def test_a_command_says_what_it_keeps(tmp_path):
-    process = subprocess.Popen(
-        [*WORDS[:-3], "--iterations", "100000", "--out", str(tmp_path)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    deadline = time.monotonic() + 60
-    while not (tmp_path / "checkpoint.safetensors").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    process.send_signal(signal.SIGTERM)
-    out, error = process.communicate(timeout=30)
+    words = [*WORDS[:-3], "--iterations", "100000", "--out", str(tmp_path)]
+    with started(words, tmp_path / "checkpoint.safetensors") as process:
+        process.send_signal(signal.SIGTERM)
+        out, error = process.communicate(timeout=60)
     assert (process.returncode, out) == (128 + signal.SIGTERM, "")
     assert "checkpoint.safetensors keeps: resume goes on from there" in error
     assert "the same command with --resume" in error
@@ -174,19 +183,11 @@ def test_a_command_says_what_it_keeps(tmp_path):
 
 def test_a_command_that_is_stopped_while_it_compares_says_what_is_saved(tmp_path):
     words = [sys.executable, "-m", "gradband", "learn", "--horizon", "20", "--iterations", "2"]
-    process = subprocess.Popen(
-        [*words, "--instances", "100000000", "--json", "--out", str(tmp_path)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    deadline = time.monotonic() + 60
-    while not (tmp_path / "policy.safetensors").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    time.sleep(0.5)
-    process.send_signal(signal.SIGTERM)
-    out, error = process.communicate(timeout=30)
+    words += ["--instances", "100000000", "--json", "--out", str(tmp_path)]
+    with started(words, tmp_path / "policy.safetensors") as process:
+        time.sleep(0.5)
+        process.send_signal(signal.SIGTERM)
+        out, error = process.communicate(timeout=60)
     assert (process.returncode, out) == (128 + signal.SIGTERM, "")
     assert f"{tmp_path / 'policy.safetensors'} has the learned policy" in error
     assert "--resume only compares" in error
