@@ -153,20 +153,27 @@ def test_a_second_signal_does_not_wait():
         watch.asked = 0
 
 
+def terminated(words, awaited):
+    """Exit status, stdout and stderr of a command that gets SIGTERM soon after a file is there."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(words, text=True, **pipes) as process:
+        try:
+            deadline = time.monotonic() + 60
+            while not awaited.exists():
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+            time.sleep(0.5)
+            process.send_signal(signal.SIGTERM)
+            out, error = process.communicate(timeout=30)
+            return process.returncode, out, error
+        finally:
+            process.kill()
+
+
 def test_a_command_says_what_it_keeps(tmp_path):
-    process = subprocess.Popen(
-        [*WORDS[:-3], "--iterations", "100000", "--out", str(tmp_path)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    deadline = time.monotonic() + 60
-    while not (tmp_path / "checkpoint.safetensors").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    process.send_signal(signal.SIGTERM)
-    out, error = process.communicate(timeout=30)
-    assert (process.returncode, out) == (128 + signal.SIGTERM, "")
+    words = [*WORDS[:-3], "--iterations", "100000", "--out", str(tmp_path)]
+    status, out, error = terminated(words, tmp_path / "checkpoint.safetensors")
+    assert (status, out) == (128 + signal.SIGTERM, "")
     assert "checkpoint.safetensors keeps: resume goes on from there" in error
     assert "the same command with --resume" in error
     assert "Traceback" not in error
@@ -174,20 +181,9 @@ def test_a_command_says_what_it_keeps(tmp_path):
 
 def test_a_command_that_is_stopped_while_it_compares_says_what_is_saved(tmp_path):
     words = [sys.executable, "-m", "gradband", "learn", "--horizon", "20", "--iterations", "2"]
-    process = subprocess.Popen(
-        [*words, "--instances", "100000000", "--json", "--out", str(tmp_path)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    deadline = time.monotonic() + 60
-    while not (tmp_path / "policy.safetensors").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    time.sleep(0.5)
-    process.send_signal(signal.SIGTERM)
-    out, error = process.communicate(timeout=30)
-    assert (process.returncode, out) == (128 + signal.SIGTERM, "")
+    words += ["--instances", "100000000", "--json", "--out", str(tmp_path)]
+    status, out, error = terminated(words, tmp_path / "policy.safetensors")
+    assert (status, out) == (128 + signal.SIGTERM, "")
     assert f"{tmp_path / 'policy.safetensors'} has the learned policy" in error
     assert "--resume only compares" in error
     assert "Traceback" not in error
