@@ -23,7 +23,7 @@ from gradband.steps import Steps
 
 BELOW, ABOVE = 3.0, 1.0  # decades of θ that are surveyed around its start
 STRIDE = 0.5  # decades between the points of θ alone
-WIDE = 2.0  # decades of other parameters to each side
+DEEP, WIDE = 7.0, 3.0  # decades of θ below its start, and of the others above theirs, if there are several
 KEPT = 12  # points of a survey of several parameters that are looked at more closely
 CALLS, LAST_CALLS = 60, 24  # parameters that a search for several of them plays, before and after ascent
 REACH = 0.3  # decades to each side at which a search begins
@@ -73,8 +73,8 @@ def survey(judge: Judge, steps: Steps, start: Params) -> Params:
         return _best_theta(judge, steps, start)
     offsets = [
         dict.fromkeys(names, float(others)) | {"theta": float(theta)}
-        for theta in np.arange(-BELOW - 1, ABOVE + 1)
-        for others in np.arange(-1, WIDE + STRIDE, STRIDE)
+        for theta in np.arange(-DEEP, ABOVE + 1)
+        for others in np.arange(-1, WIDE + 1)
     ]
     hasty = judge.hasty()
     points = sorted((steps.shifted(start, offset) for offset in offsets), key=hasty.regret)
@@ -103,7 +103,8 @@ def search(judge: Judge, steps: Steps, params: Params, calls: int) -> Params:
     """Better parameters nearby, or the same if there are none.
 
     A single one by parabolas through three points, which smooth over what noise is left; several by Nelder
-    and Mead's simplex, which follows a narrow valley.
+    and Mead's simplex, which follows a narrow valley. It starts along θ and along the others together:
+    KL-SoftElim's valley goes that way.
     """
     names = sorted(steps.moved_by_logarithm)
     if not names:
@@ -117,7 +118,8 @@ def search(judge: Judge, steps: Steps, params: Params, calls: int) -> Params:
     def at(offsets: np.ndarray) -> Params:
         return steps.shifted(params, dict(zip(names, offsets.tolist(), strict=True)))
 
-    simplex = REACH * np.vstack([np.zeros(len(names)), np.eye(len(names))])
+    alone = np.array([name == "theta" for name in names])
+    simplex = REACH * np.vstack([np.zeros(len(names)), alone, ~alone, np.eye(len(names))[~alone][1:] / 3])
     how = {"maxfev": calls, "initial_simplex": simplex, "xatol": 0.02, "fatol": 0}
     end = minimize(lambda x: judge.regret(at(x)), simplex[0], method="Nelder-Mead", options=how)
     return min([params, at(end.x)], key=judge.regret)

@@ -88,6 +88,7 @@ def test_learning_ends_as_well_as_a_grid_where_gradients_are_rare_and_large():
         assert table.difference("before", name).mean > 0
 
 
+@pytest.mark.brief
 def test_learning_never_ends_worse_than_it_began():
     """Steps in the wrong direction: the start is kept, or what is near it."""
     learned = learn(SoftElim(), SMALL, params={"theta": 0.5}, optimizer=optax.sgd(-1.0), **QUICK)
@@ -122,6 +123,7 @@ def normal(sd):
     return Problem(priors.Gaussian(3, sd=sd, rewards=rewards.Gaussian(sd)), 50)
 
 
+@pytest.mark.brief
 def test_the_scale_of_rewards():
     key = random.root(0)
     assert reward_scale(SMALL, key) == 0.5
@@ -134,17 +136,18 @@ def test_the_scale_of_rewards():
     assert reward_scale(still, key) > 1
 
 
+@pytest.mark.brief
 def test_learning_does_not_depend_on_the_scale_of_rewards():
     """In units of the rewards' standard deviation, the same start, the same θ and the same regret."""
-    found = {sd: learn(SoftElim(), normal(sd), **QUICK) for sd in (1.0, 1000.0, 0.001)}
-    assert [learned.policy.theta for learned in found.values()] == pytest.approx([4, 4e6, 4e-6])
+    found = {sd: learn(SoftElim(), normal(sd), **QUICK) for sd in (1.0, 1000.0)}
+    assert [learned.policy.theta for learned in found.values()] == pytest.approx([4, 4e6])
     rows = {sd: evaluate(found[sd], normal(sd), instances=4000).rows[0].regrets / sd for sd in found}
-    for sd in (1000.0, 0.001):
-        assert theta(found[sd]) / sd**2 == pytest.approx(theta(found[1.0]), rel=0.1)
-        difference = Mean.of(rows[sd] - rows[1.0])
-        assert abs(difference.mean) < 5 * difference.se + 1e-3 * rows[1.0].mean()
+    assert theta(found[1000.0]) / 1e6 == pytest.approx(theta(found[1.0]), rel=0.1)
+    difference = Mean.of(rows[1000.0] - rows[1.0])
+    assert abs(difference.mean) < 5 * difference.se + 1e-3 * rows[1.0].mean()
 
 
+@pytest.mark.brief
 def test_a_theta_that_is_given_is_taken_as_it_is():
     for how in ({"params": {"theta": 1.0}}, {}):
         policy = SoftElim() if how else SoftElim(theta=0.7)
