@@ -91,7 +91,8 @@ class OptimalChoices(Optimal):
         at = cell(t, pulls[0], ones[0], ones[1])
         start = jnp.asarray(byte_starts(self.horizon + 1), jnp.int32)[t]
         bits = params["choices"][start + at // 8].astype(jnp.int32)
-        return (bits >> (at % 8)) & 1
+        place_value = jnp.asarray(2 ** np.arange(8), jnp.int32)[at % 8]  # ONNX has no shifts of integers
+        return jax.lax.rem(jax.lax.div(bits, place_value), 2)
 
 
 class Node(NamedTuple):
