@@ -80,7 +80,9 @@ BASELINES = {
 }
 
 
-@pytest.mark.parametrize("name", BASELINES)
+@pytest.mark.parametrize(
+    "name", ["softelim", *(pytest.param(n, marks=pytest.mark.slow) for n in list(BASELINES)[1:])]
+)
 @pytest.mark.brief
 def test_gradients_are_those_of_enumeration(name):
     policy = POLICIES[name]()
@@ -133,7 +135,7 @@ def test_batches_have_it_too():
     assert_z(row.reward.mean, row.reward.se, wanted)
 
 
-@pytest.mark.brief
+@pytest.mark.slow
 def test_learning_explores_more_for_what_comes_afterwards():
     problem = problems.named("two-point", horizon=50)
     thetas = [

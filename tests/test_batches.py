@@ -198,8 +198,8 @@ def test_thompson_sampling_in_batches_is_one_sample_per_pull(arms, batch):
         gb.policies.ThompsonSampling(),
         gb.Problem(gb.priors.Beta(arms), 10 * batch, batch=batch),
     )
-    found = gb.evaluate([policy], problem, instances=4000, seed=1).rows[0].regret
-    wanted, se = one_sample_per_pull(policy, problem, 4000, seed=batch)
+    found = gb.evaluate([policy], problem, instances=1000, seed=1).rows[0].regret
+    wanted, se = one_sample_per_pull(policy, problem, 1000, seed=batch)
     assert_z(found.mean, np.hypot(found.se, 0.003 * wanted), wanted, se)
 
 
@@ -208,11 +208,12 @@ def test_hierarchical_thompson_sampling_does_not_depend_on_divisors():
     policy = gb.policies.HierarchicalTS(a=2.0, b=3.0, strength=20.0)
     prior = gb.priors.Hierarchical(5, a=2.0, b=3.0, strength=20.0)
     rows = [
-        gb.evaluate([policy], gb.Problem(prior, 10 * batch, batch=batch), instances=1000, seed=2).rows[0]
+        gb.evaluate([policy], gb.Problem(prior, 10 * batch, batch=batch), instances=200, seed=2).rows[0]
         for batch in (66, 67)
     ]
     a, b = (row.regret for row in rows)
-    assert abs(a.mean - b.mean) < 0.2 * a.mean
+    assert_z(a.mean, a.se, b.mean, b.se)
+    assert abs(a.mean - b.mean) < 0.3 * a.mean  # one sample for all 67 pulls doubles it
 
 
 def test_a_policy_is_learned_in_batches_and_the_devices_do_not_matter():

@@ -63,6 +63,8 @@ def compared(name, batch, late=False):
 
 ONE_BY_ONE = [name for name in gb.policies.POLICIES if name != "dqn"]
 IN_BATCHES = [name for name in ONE_BY_ONE if gb.policies.POLICIES[name].batches]
+QUICK = ("softelim", "kl-softelim", "exp3", "epsilon-greedy", "boltzmann", "index", "ts", "ucb1", "split")
+CASES = [(name, batch) for batch in (4, 7, 25, 200) for name in IN_BATCHES]
 
 
 @pytest.mark.slow
@@ -71,13 +73,21 @@ def test_one_by_one(name):
     assert abs(compared(name, 1)) < MOST
 
 
-@pytest.mark.parametrize("name", IN_BATCHES)
-@pytest.mark.parametrize("batch", [4, *(pytest.param(b, marks=pytest.mark.slow) for b in (7, 25, 200))])
+@pytest.mark.parametrize(
+    ("name", "batch"),
+    [
+        case if case[0] in QUICK and case[1] == 4 else pytest.param(*case, marks=pytest.mark.slow)
+        for case in CASES
+    ],
+)
 def test_in_batches(name, batch):
     """Smaller than K, prime, the whole horizon, and large."""
     assert abs(compared(name, batch)) < MOST
 
 
-@pytest.mark.parametrize("name", ["kl-softelim", "ts", "ucb1", "exp3", "index"])
+@pytest.mark.parametrize(
+    "name",
+    ["exp3", *(pytest.param(n, marks=pytest.mark.slow) for n in ("kl-softelim", "ts", "ucb1", "index"))],
+)
 def test_single_decisions_whose_rewards_come_late_are_a_batch(name):
     assert abs(compared(name, 7, late=True)) < MOST

@@ -92,7 +92,7 @@ class OptimalChoices(Optimal):
         start = jnp.asarray(byte_starts(self.horizon + 1), jnp.int32)[t]
         bits = params["choices"][start + at // 8].astype(jnp.int32)
         place_value = jnp.asarray(2 ** np.arange(8), jnp.int32)[at % 8]  # ONNX has no shifts of integers
-        return jax.lax.rem(jax.lax.div(bits, place_value), 2)
+        return bits // place_value % 2
 
 
 class Node(NamedTuple):
