@@ -11,7 +11,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from scipy.optimize import minimize
 
 from gradband import blocks, evaluation, random
 from gradband.gradient import FEW
@@ -117,6 +116,8 @@ def search(judge: Judge, steps: Steps, params: Params, calls: int) -> Params:
 
     def at(offsets: np.ndarray) -> Params:
         return steps.shifted(params, dict(zip(names, offsets.tolist(), strict=True)))
+
+    from scipy.optimize import minimize  # which takes a while to import
 
     alone = np.array([name == "theta" for name in names])
     simplex = REACH * np.vstack([np.zeros(len(names)), alone, ~alone, np.eye(len(names))[~alone][1:] / 3])

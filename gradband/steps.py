@@ -42,15 +42,21 @@ class Steps:
 
     def shifted(self, params: Params, offsets: dict[str, float]) -> Params:
         """The parameters moved on their scale, within the policy's bounds."""
-        scaled = self.to_scale(params)
-        return self.within(self.from_scale(scaled | {n: scaled[n] + offsets[n] for n in offsets}))
+        lower, upper = self.policy.bounds()
+        moved = {}
+        for name in offsets:
+            value = np.asarray(params[name], np.float64)  # NumPy: nothing is compiled
+            there = value * 10 ** offsets[name] if self._log(name) else value + offsets[name]
+            moved[name] = jnp.asarray(np.clip(there, lower[name], upper[name]).astype(np.float32))
+        return params | moved
 
     def mean(self, history: list[np.ndarray], like: Params) -> Params:
         """The mean of flat parameters [P] on the scale on which they move."""
         unravel = ravel_pytree(like)[1]
-        scaled = [flattened(self.to_scale(unravel(jnp.asarray(flat, jnp.float32)))) for flat in history]
-        mean = np.mean(np.array(scaled, np.float64), axis=0).astype(np.float32)
-        return self.within(self.from_scale(unravel(jnp.asarray(mean))))
+        log = flattened({name: np.full(np.shape(like[name]), self._log(name)) for name in like})
+        seen = np.asarray(history, np.float64)
+        scaled = np.where(log, np.log10(np.where(log, seen, 1.0)), seen).mean(0)
+        return unravel(jnp.asarray(np.where(log, 10.0 ** np.where(log, scaled, 0.0), scaled), jnp.float32))
 
     def within(self, params: Params) -> Params:
         """The parameters projected onto the policy's bounds."""

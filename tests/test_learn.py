@@ -77,7 +77,7 @@ HEADLINES = Problem(priors.Hierarchical(4, a=2.4, b=143.0, strength=1400.0), hor
 
 def test_learning_ends_as_well_as_a_grid_where_gradients_are_rare_and_large():
     """As fitted to headlines: a gradient's standard error is a hundred times what θ changes."""
-    learned = {f"seed {seed}": learn(SoftElim(), HEADLINES, seed=seed) for seed in (0,)}
+    learned = {f"seed {seed}": learn(SoftElim(), HEADLINES, seed=seed) for seed in (2,)}
     grid = {f"{t:.3g}": SoftElim(theta=t) for t in np.logspace(-3, -1, 5).tolist()}
     table = evaluate(learned | grid | {"before": SoftElim()}, HEADLINES, instances=8000, seed=5)
     best = min(grid, key=lambda name: table[name].regret.mean)

@@ -262,13 +262,13 @@ CHEAP = 2_000  # n K up to which that takes a second or two
 
 
 def usual_instances(learned: Any, task: Any) -> int:
-    """Instances to compare on. A reference costs up to twenty times what an instance does in learning."""
+    """Instances to compare on. A reference may cost 25 times what an instance does in learning."""
     from gradband.gradient import FEW
 
     if task.horizon * task.arms <= CHEAP or sum(leaf.size for leaf in learned.params.values()) > FEW:
         return MOST
     training = learned.about["training"]
-    return min(MOST, max(FEWEST, training["iterations"] * training["batch"] // 20))
+    return min(MOST, max(FEWEST, training["iterations"] * training["batch"] // 25))
 
 
 def given_params(start: Any, task: Any, text: str) -> dict[str, Any] | None:
