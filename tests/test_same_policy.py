@@ -63,7 +63,7 @@ def compared(name, batch, late=False):
 
 ONE_BY_ONE = [name for name in gb.policies.POLICIES if name != "dqn"]
 IN_BATCHES = [name for name in ONE_BY_ONE if gb.policies.POLICIES[name].batches]
-QUICK = ("softelim", "kl-softelim", "exp3", "epsilon-greedy", "boltzmann", "index", "ts", "ucb1", "split")
+QUICK = ("softelim", "exp3", "index", "ts", "split")
 CASES = [(name, batch) for batch in (4, 7, 25, 200) for name in IN_BATCHES]
 
 
