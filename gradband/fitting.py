@@ -7,21 +7,24 @@ B(a, b), up to what all priors share. Arms of an experiment are exchangeable: th
 import dataclasses
 import math
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numpy as np
 from scipy.optimize import approx_fprime, minimize
-from scipy.special import expit, gammaln, log_expit, logsumexp
+from scipy.special import digamma, expit, gammaln, log_expit, logsumexp
 
 from gradband import priors
 from gradband.data import Experiments
 from gradband.errors import InputError
 from gradband.evaluation import Mean
+from gradband.solvers.levels import components_of, normal_nodes, strength_at
 
 NODES = 24  # of the quadrature over an experiment's level
+STRENGTHS = 9  # of the quadrature over how far its arms vary
 KINDS = 3  # of a mixture
 MOST = 16.0  # of a logarithm: a + b up to nine million, beyond which its likelihood is all rounding
-FEW = 20  # experiments, with fewer of which no mixture can be fitted
-LogLikelihood = Callable[[np.ndarray, Experiments], np.ndarray]  # of parameters, for each experiment
+FEW = 20  # experiments, with fewer of which only simple priors can be fitted
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,12 +55,13 @@ def fit(
 ) -> list[Fit]:
     """All priors for K = `arms`, the best first: by the likelihood of the experiments held out.
 
-    From fewer than `FEW` experiments there is no mixture.
+    From fewer than `FEW` experiments there are only the simplest two.
     """
     if experiments.labels:
         return [by_arm(experiments, held_out)]
     found = []
-    kinds = (pooled, hierarchical) + ((mixture,) if len(experiments) + len(held_out) >= FEW else ())
+    enough = len(experiments) + len(held_out) >= FEW
+    kinds = (pooled, hierarchical, varying, mixture) if enough else (pooled, hierarchical)
     for place, make in enumerate(kinds):
         progress(place / len(kinds), make.__name__)
         found.append(make(experiments, held_out, arms))
@@ -92,44 +96,94 @@ def pooled(experiments: Experiments, held_out: Experiments, arms: int) -> Fit:
 
 
 def hierarchical(experiments: Experiments, held_out: Experiments, arms: int) -> Fit:
-    """A level for each experiment, around which its arms vary.
+    """A level for each experiment, around which its arms vary, in all experiments alike."""
+    x, covariance = _fit_levels(experiments)
+    prior = priors.Hierarchical(arms, *_shapes_and_strength(x))
+    return Fit("hierarchical", prior, level_likelihood(x, held_out)[0], _spreads(x, covariance))
 
-    The level ℓ is integrated out by Gauss–Hermite quadrature in logit ℓ, around where its posterior is.
+
+def varying(experiments: Experiments, held_out: Experiments, arms: int) -> Fit:
+    """A level for each experiment, around which its arms vary, in some experiments more than in others."""
+    x, covariance = _fit_levels(experiments, math.log(0.8), 0.0)
+    prior = priors.Hierarchical(arms, *_shapes_and_strength(x), spread=math.exp(x[3]), slope=float(x[4]))
+    numbers = _spreads(x, covariance) | delta_method(
+        {"spread of log κ": lambda x: np.exp(x[3]), "slope": lambda x: x[4]}, x, covariance
+    )
+    return Fit("varying", prior, level_likelihood(x, held_out)[0], numbers)
+
+
+def _fit_levels(experiments: Experiments, *more: float) -> tuple[np.ndarray, np.ndarray]:
+    """Where `level_likelihood` is greatest, and the covariance of that estimate."""
+    mean, between, within = moments(experiments)
+    x = np.array([logit(mean), log_strength(mean, between), log_strength(mean, within), *more])
+    for _ in range(2):  # first around where levels seem to be, then around where they are
+        where = _whereabouts(x, experiments)
+        x, covariance = maximise(partial(level_likelihood, where=where), x, experiments, sloped=True)
+    return x, covariance
+
+
+def _shapes_and_strength(x: np.ndarray) -> tuple[float, float, float]:
+    a, b = shapes(x[0], x[1])
+    return float(a), float(b), math.exp(x[2])
+
+
+def level_likelihood(
+    x: np.ndarray, found: Experiments, where: tuple[np.ndarray, np.ndarray] | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Log-likelihoods [E] of experiments with levels, and their derivatives [E, P].
+
+    x = (logit m, log(a + b), log strength), and where κ varies the logarithm of its spread, and its slope.
+    The level ℓ is integrated out by Gauss–Hermite quadrature in logit ℓ, around `where` its posterior is,
+    and ε, what is random in κ, over its prior.
     """
     nodes, weights = np.polynomial.hermite.hermgauss(NODES)
-    log_weights = np.log(weights) + nodes**2
+    spread, slope = (math.exp(x[3]), float(x[4])) if len(x) > 3 else (0.0, 0.0)
+    noise, log_noise = normal_nodes(STRENGTHS if len(x) > 3 else 1)
+    centre, scale = where or _whereabouts(x, found)
+    t = centre[:, None] + math.sqrt(2) * scale[:, None] * nodes  # [E, Q]
+    mean, (a, b) = float(expit(x[0])), shapes(x[0], x[1])
+    log_level, log_rest = log_expit(t), log_expit(-t)
+    log_prior = a * log_level + b * log_rest - gammaln(a) - gammaln(b) + gammaln(a + b)
+    ratio = log_level - log_expit(x[0])
+    kappa = strength_at(ratio, math.exp(x[2]), spread, slope, noise)  # [E, Q, S]
+    arms, by_kappa = _arms_likelihood(found, kappa, np.exp(log_level)[..., None])
+    inside = (log_prior + np.log(weights) + nodes**2)[..., None] + log_noise + arms
+    total = logsumexp(inside, axis=(1, 2))
+    posterior = np.exp(inside - total[:, None, None])
+    by_a = log_level - digamma(a) + digamma(a + b)
+    by_b = log_rest - digamma(b) + digamma(a + b)
+    ups = a * (1 - mean) * (by_a - by_b)
+    by_x: list[np.ndarray] = [
+        ups[..., None] + slope * (1 - mean) * by_kappa,
+        (a * by_a + b * by_b)[..., None],
+    ]
+    by_x += [by_kappa, spread * noise * by_kappa, -ratio[..., None] * by_kappa][: len(x) - 2]
+    slopes = np.stack([(posterior * each).sum((1, 2)) for each in by_x], axis=1)
+    return total + np.log(scale) + 0.5 * math.log(2), slopes
 
-    def likelihood(x: np.ndarray, found: Experiments) -> np.ndarray:
-        centre, scale = _whereabouts(x, found)
-        t = centre[:, None] + math.sqrt(2) * scale[:, None] * nodes  # [E, Q]
-        (a, b), strength = shapes(x[0], x[1]), np.exp(x[2])
-        log_level, log_rest = log_expit(t), log_expit(-t)
-        log_prior = a * log_level + b * log_rest - gammaln(a) - gammaln(b) + gammaln(a + b)
-        ups, downs = (strength * np.exp(log) for log in (log_level, log_rest))
-        each = log_beta_binomial(
-            found.successes[:, None],
-            (found.pulls - found.successes)[:, None],
-            ups[found.owner],
-            downs[found.owner],
-        )
-        inside = log_prior + per_experiment(each, found) + log_weights
-        return logsumexp(inside, axis=1) + np.log(scale) + 0.5 * math.log(2)
 
-    mean, between, within = moments(experiments)
-    start = np.array([logit(mean), log_strength(mean, between), log_strength(mean, within)])
-    x, covariance = maximise(likelihood, start, experiments)
-    numbers = delta_method(
-        {
-            "level mean": lambda x: expit(x[0]),
-            "sd between experiments": lambda x: beta_sd(x[0], x[1]),
-            "sd within an experiment": _within,
-        },
-        x,
-        covariance,
-    )
-    a, b = (float(shape) for shape in shapes(x[0], x[1]))
-    prior = priors.Hierarchical(arms, a, b, math.exp(x[2]))
-    return Fit("hierarchical", prior, likelihood(x, held_out), numbers)
+def _arms_likelihood(
+    found: Experiments, kappa: np.ndarray, level: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Log-likelihoods [E, Q, S] of experiments whose arms are Beta(κ ℓ, κ (1 − ℓ)), and d / d log κ."""
+    pulls, wins = (x[:, None, None] for x in (found.pulls, found.successes))
+    sizes = found.sizes[:, None, None]
+    value, slope = np.zeros_like(kappa), np.zeros_like(kappa)
+    for sign, share, counts in ((1, level, wins), (1, 1 - level, pulls - wins), (-1, 1.0, pulls)):
+        shape = kappa * share
+        own = shape[found.owner] + counts
+        value += sign * (per_experiment(gammaln(own), found) - sizes * gammaln(shape))
+        slope += sign * shape * (per_experiment(digamma(own), found) - sizes * digamma(shape))
+    return value, slope
+
+
+def _spreads(x: np.ndarray, covariance: np.ndarray) -> dict[str, Mean]:
+    functions: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+        "level mean": lambda x: expit(x[0]),
+        "sd between experiments": lambda x: beta_sd(x[0], x[1]),
+        "sd within an experiment": _within,
+    }
+    return delta_method(functions, x, covariance)
 
 
 def _whereabouts(x: np.ndarray, found: Experiments) -> tuple[np.ndarray, np.ndarray]:
@@ -150,8 +204,13 @@ def _whereabouts(x: np.ndarray, found: Experiments) -> tuple[np.ndarray, np.ndar
 
 def _within(x: np.ndarray) -> np.ndarray:
     """The standard deviation of arms around their level: √(E ℓ (1 − ℓ) / (κ + 1))."""
-    mean, of_level = expit(x[0]), np.exp(x[1])
-    return np.sqrt(mean * (1 - mean) * of_level / (of_level + 1) / (np.exp(x[2]) + 1))
+    if len(x) == 3:
+        mean, of_level = expit(x[0]), np.exp(x[1])
+        return np.sqrt(mean * (1 - mean) * of_level / (of_level + 1) / (np.exp(x[2]) + 1))
+    numbers = (*_shapes_and_strength(x), math.exp(x[3]), float(x[4]))
+    log_weights, ups, downs = components_of(*numbers, count=STRENGTHS)
+    variance = ups * downs / (ups + downs) ** 2 / (ups + downs + 1)
+    return np.sqrt(np.average(variance, weights=np.exp(log_weights)))
 
 
 def mixture(experiments: Experiments, held_out: Experiments, arms: int) -> Fit:
@@ -242,23 +301,36 @@ def moments(found: Experiments) -> tuple[float, float, float]:
 
 
 def maximise(
-    likelihood: LogLikelihood, start: np.ndarray, found: Experiments
+    likelihood: Callable[[np.ndarray, Experiments], Any],
+    start: np.ndarray,
+    found: Experiments,
+    sloped: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Where the likelihood is greatest, and the covariance of that estimate: the curvature's inverse."""
+    """Where the likelihood is greatest, and the covariance of that estimate: the curvature's inverse.
 
-    def loss(x: np.ndarray) -> float:
-        return -float(likelihood(np.clip(x, -MOST, MOST), found).mean())
+    One that is `sloped` returns derivatives [E, P] too.
+    """
 
-    best = minimize(loss, start, method="BFGS", jac="3-point", options={"gtol": 1e-6})
+    def loss(x: np.ndarray) -> Any:
+        value = likelihood(np.clip(x, -MOST, MOST), found)
+        return (-value[0].mean(), -value[1].mean(0)) if sloped else -float(value.mean())
+
+    jac = True if sloped else "3-point"
+    best = minimize(loss, start, method="BFGS", jac=jac, options={"gtol": 1e-6})
     if not math.isfinite(best.fun):
         raise InputError("no prior of this shape fits the experiments")
     x, step = np.clip(best.x, -MOST, MOST), 1e-3
     moves = step * np.eye(len(x))
-    curvature = [
-        [loss(x + e + f) - loss(x + e - f) - loss(x - e + f) + loss(x - e - f) for f in moves]
-        for e in moves
-    ]
-    return x, np.linalg.pinv(np.array(curvature) / (4 * step**2)) / len(found)
+    if sloped:
+        curvature = np.array([loss(x + e)[1] - loss(x - e)[1] for e in moves]) / (2 * step)
+        curvature = (curvature + curvature.T) / 2
+    else:
+        rises = [
+            [loss(x + e + f) - loss(x + e - f) - loss(x - e + f) + loss(x - e - f) for f in moves]
+            for e in moves
+        ]
+        curvature = np.array(rises) / (4 * step**2)
+    return x, np.linalg.pinv(curvature) / len(found)
 
 
 def delta_method(

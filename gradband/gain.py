@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gradband import data, evaluation, priors, problems, random, shrinkage, thinning
+from gradband import data, evaluation, priors, problems, random, references, shrinkage, thinning
 from gradband.errors import InputError
 from gradband.evaluation import Comparison, Mean, Row, WithParams
 from gradband.policies import UCB1, HierarchicalTS, Policy, Split, ThompsonSampling, Uniform
@@ -107,8 +107,9 @@ def rivals(fitted: list[priors.Prior]) -> dict[str, Policy]:
     ]
     for prior in fitted:
         if isinstance(prior, priors.Hierarchical):
-            a, b, strength = (rounded(value) for value in (prior.a, prior.b, prior.strength))
-            found.append(named(HierarchicalTS(a=a, b=b, strength=strength)))
+            numbers: dict[str, Any] = references.numbers_of(prior)
+            numbers = {name: rounded(value) for name, value in numbers.items()}
+            found.append(named(HierarchicalTS(**numbers)))
         elif isinstance(prior, priors.Beta) and shrinkage.shrinks(prior):
             found.append(named(ThompsonSampling(a=rounded(prior.a[0]), b=rounded(prior.b[0]))))
     return dict(found)
@@ -120,7 +121,9 @@ def rounded(value: float) -> float:
 
 def named(policy: Policy) -> tuple[str, Policy]:
     """A policy with its name and settings, as the command line takes them."""
-    settings = "+".join(f"{key}={value:.10g}" for key, value in policy.settings().items())
+    usual = type(policy)().settings()
+    given = {key: value for key, value in policy.settings().items() if value != usual[key]}
+    settings = "+".join(f"{key}={value:.10g}" for key, value in given.items())
     return f"{policy.name}:{settings}", policy
 
 
@@ -149,7 +152,7 @@ def truths(
     few = max(2, instances // 5)
     key = random.stream(random.root(seed), "prior")
     checked = thinning.check(problem.prior, held_out, problem.arms, given=False, seed=seed)
-    possible = {f"a {prior.kind} prior": prior for prior in others}
+    possible = {f"a {prior.label} prior": prior for prior in others}
     possible |= {name: priors.Scaled(problem.prior, factor) for name, factor in SHIFTS.items()}
     for name, prior in ({AS_FITTED: problem.prior} | possible).items():
         drawn = priors.Drawn.of(prior, few, key).instances

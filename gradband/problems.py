@@ -258,7 +258,7 @@ def _prior(kind: str, given: dict[str, Any], pays: dict[str, Any], folder: Path 
         _keys("prior.", given, required=("arms",), optional=("mean", "sd"))
         return priors.Gaussian(**given, **pays)
     if kind == "hierarchical":
-        _keys("prior.", given, required=("arms", "a", "b", "strength"))
+        _keys("prior.", given, required=("arms", "a", "b", "strength"), optional=("spread", "slope"))
         return priors.Hierarchical(**given, **pays)
     if kind == "mixture":
         _keys("prior.", given, required=("arms", "weights", "a", "b"))

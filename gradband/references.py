@@ -5,6 +5,7 @@ A learned policy has seen the prior. Thompson sampling and the Gittins index wit
 """
 
 import dataclasses
+from typing import Any
 
 from gradband import priors, rollout
 from gradband.errors import InputError
@@ -31,7 +32,7 @@ def with_prior(name: str, problem: Problem) -> Policy:
         raise InputError(f"{name}:{PRIOR} needs rewards in [0, 1], which this problem does not have")
     if isinstance(prior, priors.Hierarchical):
         if isinstance(policy, ThompsonSampling | HierarchicalTS):
-            return HierarchicalTS(a=float(prior.a), b=float(prior.b), strength=float(prior.strength))
+            return HierarchicalTS(**numbers_of(prior))
         raise InputError(
             f"{name}:{PRIOR} needs independent arms, and those of a hierarchical prior share a level: "
             f"ts:{PRIOR} can use it"
@@ -43,6 +44,11 @@ def with_prior(name: str, problem: Problem) -> Policy:
     if len({*prior.a.tolist()}) > 1 or len({*prior.b.tolist()}) > 1:
         raise InputError(f"{name}:{PRIOR} needs the same beta prior for all arms, and here they differ")
     return dataclasses.replace(policy, a=float(prior.a[0]), b=float(prior.b[0]))
+
+
+def numbers_of(prior: priors.Hierarchical) -> dict[str, Any]:
+    """The settings of hierarchical Thompson sampling that make this prior its own."""
+    return {name: float(getattr(prior, name)) for name in ("a", "b", "strength", "spread", "slope")}
 
 
 def fair(problem: Problem) -> dict[str, Policy]:

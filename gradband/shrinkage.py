@@ -2,7 +2,7 @@
 
 Observed rates vary more than means, since each has noise of its own. A posterior given a fitted prior
 takes that noise out. All fitted priors are mixtures of beta distributions that an experiment's arms
-share: one of them (pooled), some (mixture), or one for each level on a grid (hierarchical).
+share: one of them (pooled), some (mixture), or one for each level and spread on a grid (hierarchical).
 """
 
 import dataclasses
@@ -13,7 +13,9 @@ from scipy.special import betaln, logsumexp
 from gradband import priors
 from gradband.data import Experiments
 from gradband.errors import InputError
-from gradband.solvers.levels import levels_of
+from gradband.solvers.levels import components_of
+
+NODES = 9  # of how far arms vary around their level
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,8 +30,8 @@ class Components:
     def of(cls, prior: priors.Prior) -> "Components":
         """The components of a fitted prior."""
         if isinstance(prior, priors.Hierarchical):
-            levels, log_weights = levels_of(prior.a, prior.b)
-            shapes = prior.strength * levels, prior.strength * (1 - levels)
+            numbers = (float(getattr(prior, name)) for name in ("a", "b", "strength", "spread", "slope"))
+            log_weights, *shapes = components_of(*numbers, count=NODES)
             return cls(log_weights - logsumexp(log_weights), *shapes)
         if isinstance(prior, priors.Mixture):
             return cls(np.log(np.maximum(prior.weights, 1e-300)), prior.a, prior.b)

@@ -20,11 +20,14 @@ from gradband.errors import InputError
 from gradband.evaluation import Mean
 
 
-def drawn(count, a=3.0, b=147.0, strength=1000.0, arms=4, pulls=3000, seed=0):
+def drawn(count, a=3.0, b=147.0, strength=1000.0, arms=4, pulls=3000, seed=0, spread=0.0, slope=0.0):
     """Experiments from a known hierarchical prior."""
     rng = np.random.default_rng(seed)
-    level = rng.beta(a, b, count)
-    means = rng.beta(strength * level[:, None], strength * (1 - level[:, None]), (count, arms))
+    level = rng.beta(a, b, count)[:, None]
+    kappa = np.full((count, 1), strength)
+    if spread or slope:
+        kappa = strength * (level * (a + b) / a) ** -slope * np.exp(spread * rng.normal(size=(count, 1)))
+    means = rng.beta(kappa * level, kappa * (1 - level), (count, arms))
     each = rng.integers(pulls // 2, 3 * pulls // 2, (count, arms))
     wins = rng.binomial(each, means)
     return data.Experiments(np.arange(count + 1) * arms, each.ravel() * 1.0, wins.ravel() * 1.0)
@@ -61,6 +64,40 @@ def test_a_hierarchical_prior_is_recovered():
     for name, value in truth.items():
         assert abs(found[name].mean - value) < 3 * found[name].se
         assert found[name].se < 0.05 * value
+
+
+UNEVEN = {"spread": 0.9, "slope": 0.5}  # about as in headline tests
+
+
+def test_experiments_whose_arms_vary_more_than_those_of_others_are_recognised():
+    known, held = drawn(500, pulls=8000, **UNEVEN), drawn(300, pulls=8000, seed=1, **UNEVEN)
+    even, uneven = (make(known, held, 4) for make in (fitting.hierarchical, fitting.varying))
+    better = Mean.of(uneven.held_out - even.held_out)
+    assert better.mean > 3 * better.se
+    for name, value in (("spread of log κ", 0.9), ("slope", 0.5), ("level mean", 0.02)):
+        assert abs(uneven.numbers[name].mean - value) < 4 * uneven.numbers[name].se
+    # A spread that is not there is not found, and costs next to nothing.
+    known, held = drawn(300), drawn(200, seed=1)
+    even, uneven = (make(known, held, 4) for make in (fitting.hierarchical, fitting.varying))
+    assert uneven.prior.spread < 0.35
+    assert Mean.of(even.held_out - uneven.held_out).mean < 2 / len(known)
+
+
+@pytest.mark.slow
+def test_a_varying_prior_is_recovered():
+    found = fitting.varying(drawn(2000, **UNEVEN), drawn(50, seed=1), 4)
+    for name, value in (("spread of log κ", 0.9), ("slope", 0.5), ("level mean", 0.02)):
+        assert abs(found.numbers[name].mean - value) < 3 * found.numbers[name].se
+        assert found.numbers[name].se < 0.2 * value
+    # The spread within an experiment, from a million draws of the truth.
+    rng = np.random.default_rng(0)
+    level = rng.beta(3.0, 147.0, 1_000_000)
+    kappa = 1000 * (level * 50) ** -0.5 * np.exp(0.9 * rng.normal(size=level.size))
+    within = np.sqrt((level * (1 - level) / (kappa + 1)).mean())
+    assert (
+        abs(found.numbers["sd within an experiment"].mean - within)
+        < 3 * found.numbers["sd within an experiment"].se + 0.002 * within
+    )
 
 
 @pytest.mark.slow
@@ -124,6 +161,29 @@ def test_the_level_is_integrated_out_exactly():
         assert fit.held_out[e] + shared.sum() == pytest.approx(np.log(whole / 1e6), abs=1e-5)
 
 
+def test_level_and_spread_are_integrated_out_exactly():
+    held = drawn(5, pulls=800, seed=3, **UNEVEN)
+    a, b, strength = 3.0, 147.0, 1000.0
+    x = np.array([np.log(a / b), np.log(a + b), np.log(strength), np.log(0.9), 0.5])
+    found, slopes = fitting.level_likelihood(x, held)
+    # A dense grid of logit ℓ and ε, whose trapezoidal sums of such functions are exact.
+    logits, noise = np.linspace(-9, 0, 3000)[:, None], np.linspace(-7, 7, 400)
+    level = 1 / (1 + np.exp(-logits))
+    log_weights = beta.logpdf(level, a, b) + np.log(level * (1 - level)) - noise**2 / 2
+    log_weights += np.log(9 / 2999) + np.log(14 / 399) - np.log(2 * np.pi) / 2
+    kappa = strength * (level * (a + b) / a) ** -0.5 * np.exp(0.9 * noise)
+    for e in range(len(held)):
+        total = log_weights.copy()
+        for arm in range(held.starts[e], held.starts[e + 1]):
+            wins, losses = held.successes[arm], held.pulls[arm] - held.successes[arm]
+            total += fitting.log_beta_binomial(wins, losses, kappa * level, kappa * (1 - level))
+        assert found[e] == pytest.approx(np.logaddexp.reduce(total.ravel()), abs=2e-3)
+    where = fitting._whereabouts(x, held)
+    for i, move in enumerate(1e-5 * np.eye(5)):
+        up, down = (fitting.level_likelihood(x + sign * move, held, where)[0] for sign in (1, -1))
+        assert slopes[:, i] == pytest.approx((up - down) / 2e-5, abs=1e-4)
+
+
 def test_pooled_scores_are_those_of_their_definition():
     known, held = drawn(5, pulls=50, seed=4), drawn(2, pulls=50, seed=5)
     pooled = fitting.pooled(known, held, 4)
@@ -137,7 +197,7 @@ def test_pooled_scores_are_those_of_their_definition():
 
 def test_the_better_prior_is_chosen():
     levels = fitting.fit(drawn(300), drawn(100, seed=1), 4)
-    assert levels[0].name == "hierarchical"
+    assert {entry.name for entry in levels[:2]} == {"hierarchical", "varying"}
     assert levels[-1].name == "pooled"
     rng = np.random.default_rng(0)
     means = rng.beta(3, 147, 1600)
@@ -462,7 +522,7 @@ def run(monkeypatch, capsys, *words):
     return stopped.value.code, seen.out, seen.err
 
 
-@pytest.mark.parametrize("prior", ["pooled", "hierarchical", "mixture"])
+@pytest.mark.parametrize("prior", ["pooled", "hierarchical", "varying", "mixture"])
 def test_the_command_writes_a_problem(prior, tmp_path, monkeypatch, capsys):
     path = as_csv(tmp_path / "tests.csv", drawn(60, pulls=300))
     code, out, _ = run(monkeypatch, capsys, path, "--prior", prior, "--json", "--out", tmp_path / "fit")
@@ -472,9 +532,9 @@ def test_the_command_writes_a_problem(prior, tmp_path, monkeypatch, capsys):
     problem = problems.load(result["file"])
     assert (problem.arms, problem.name) == (4, "tests")
     assert problem.horizon == result["horizon"]
-    assert problem.prior.kind == {"pooled": "beta"}.get(prior, prior)
+    assert problem.prior.label == {"pooled": "beta"}.get(prior, prior)
     assert problems.load(result["file"], arms=7).arms == 7
-    assert {row["name"] for row in result["priors"]} == {"pooled", "hierarchical", "mixture"}
+    assert {row["name"] for row in result["priors"]} == {"pooled", "hierarchical", "varying", "mixture"}
     for other in problems.tomllib.loads(Path(result["file"]).read_text())["fit"]["others"]:
         again = {"horizon": 10, "prior": other}
         assert problems.parse(again, tmp_path / "fit").arms == 4

@@ -14,7 +14,7 @@ from scipy.stats import beta, betabinom, binom
 from test_fit import as_csv, drawn
 
 import gradband as gb
-from gradband import cli, data, gain, priors, problems, thinning
+from gradband import cli, data, gain, plain, priors, problems, thinning
 from gradband.arguments import parse_policy
 from gradband.commands.learn import show_gain
 from gradband.errors import InputError
@@ -124,7 +124,7 @@ def test_every_situation_has_its_own_instances(fitted, tmp_path, monkeypatch):
 
     monkeypatch.setattr(gain.evaluation, "evaluate", played)
     found = {entry.name: entry for entry in gain.measure(None, problem, fit, tmp_path, instances=300)}
-    others = {"a mixture prior", "a beta prior"}
+    others = {"a mixture prior", "a beta prior", "a varying prior"}
     assert set(found) == {gain.AS_FITTED, gain.HELD_OUT, *others, *gain.SHIFTS}
     held = found[gain.HELD_OUT]
     assert (held.experiments, len(held.owner)) == (30, 300)
@@ -255,6 +255,28 @@ def test_thompson_sampling_with_a_level_after_many_pulls():
     for one, other in ((means, truth), (means[:, :1] > means[:, 1:], truth[:, :1] > truth[:, 1:])):
         found, wanted = one.mean(0), other.mean(0)
         assert_z(found, one.std(0) / np.sqrt(len(one)), wanted, other.std(0) / np.sqrt(len(other)))
+
+
+def test_thompson_sampling_with_a_level_and_an_uneven_spread():
+    """Beside self-normalised importance sampling from the prior, in sampling and in the player."""
+    numbers = {"a": 2.0, "b": 8.0, "strength": 30.0, "spread": 1.0, "slope": 0.5}
+    policy = gb.policies.HierarchicalTS(**numbers).bind(2, 100)
+    pulls, ones = np.array([40.0, 25.0]), np.array([20.0, 5.0])
+    counts = Counts(jnp.asarray(pulls, jnp.float32), jnp.asarray(ones, jnp.float32))
+    keys = jax.random.split(jax.random.key(0), 20_000)
+    means = np.asarray(jax.vmap(lambda key: policy.sampled(key, counts, 1)[0])(keys), float)
+    rng = np.random.default_rng(0)
+    level = rng.beta(2.0, 8.0, (400_000, 1))
+    kappa = 30 * (level * 5) ** -0.5 * np.exp(rng.normal(size=level.shape))
+    weights = np.exp(betabinom.logpmf(ones, pulls, kappa * level, kappa * (1 - level)).sum(1))
+    drawn = rng.beta(kappa * level + ones, kappa * (1 - level) + pulls - ones)
+    for one, other in ((means[:, 0], drawn[:, 0]), (means[:, 1] > means[:, 0], drawn[:, 1] > drawn[:, 0])):
+        truth = np.average(other, weights=weights)
+        se = np.sqrt((weights**2 * (other - truth) ** 2).sum()) / weights.sum()
+        assert_z(one.mean(), one.std() / np.sqrt(len(one)), truth, se + 1e-3)
+    law = plain.LAWS["hierarchical-ts"](arms=2, horizon=100, **numbers)
+    p = law.probabilities({"pulls": pulls, "sums": ones, "rounds": np.array(65.0)})
+    assert_z(p[1], 0, truth, se + 1e-3)
 
 
 def test_a_split_commits_to_who_won_it():

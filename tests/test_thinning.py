@@ -39,6 +39,25 @@ def test_a_posterior_shrinks_as_quadrature_says():
     assert_z(means[:, 0].mean(), means[:, 0].std() / 200, means.mean(), means.std() / 346)
 
 
+def test_posteriors_of_uneven_experiments_are_calibrated():
+    """Simulation-based calibration: the rank of the truth among posterior draws is uniform."""
+    rng = np.random.default_rng(0)
+    prior = priors.Hierarchical(4, 3.0, 147.0, 1000.0, spread=0.9, slope=0.5)
+    level = rng.beta(3.0, 147.0, (3000, 1))
+    kappa = 1000 * (level * 50) ** -0.5 * np.exp(0.9 * rng.normal(size=level.shape))
+    means = rng.beta(kappa * level, kappa * (1 - level), (3000, 4))
+    wins = rng.binomial(3000, means)
+    past = data.Experiments(np.arange(3001) * 4, np.full(12_000, 3000.0), wins.ravel() * 1.0)
+    components = shrinkage.Components.of(prior)
+    edges = components.edges(past)
+    draws = np.array([components.means(edges, past, rng) for _ in range(99)])
+    for statistic in (lambda x: x[..., 0], lambda x: x.std(-1), lambda x: x.max(-1) - x.mean(-1)):
+        ranks = (statistic(draws) < statistic(means)).sum(0)
+        share = (ranks + rng.random(3000)) / 100
+        assert_z(share.mean(), 1 / np.sqrt(12 * 3000), 0.5)
+        assert_z((share - 0.5).std() ** 2, np.sqrt(1 / 180 / 3000), 1 / 12)
+
+
 def test_arms_are_taken_once_and_missing_ones_are_new():
     past = of([(1e9, 1e8), (1e9, 2e8), (1e9, 3e8), (1e9, 4e8)], [(1e9, 5e8), (1e9, 5.1e8)])
     prior = priors.Hierarchical(3, 2.0, 2.0, 400.0)

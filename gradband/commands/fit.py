@@ -29,7 +29,9 @@ def fit(
     ] = "reward",
     prior: Annotated[
         str,
-        typer.Option(help="pooled, hierarchical or mixture, in place of the best on experiments held out."),
+        typer.Option(
+            help="pooled, hierarchical, varying or mixture; by default the best on experiments held out."
+        ),
     ] = "",
     arms: Annotated[int | None, typer.Option(help="Arms of a test (as most experiments had).")] = None,
     horizon: Annotated[
@@ -89,7 +91,7 @@ def fit(
     from gradband.report import terminal
 
     columns = past.Columns(experiment, arm, pulls, successes, reward)
-    known = ("pooled", "hierarchical", "mixture")
+    known = ("pooled", "hierarchical", "varying", "mixture")
     if prior and (prior not in known or arms_matter):
         raise (
             InputError("--prior does not apply where arms matter: each has a prior of its own")

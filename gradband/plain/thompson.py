@@ -13,7 +13,7 @@ import numpy as np
 
 from gradband.errors import number
 from gradband.plain.base import LEAST, MOST, Believing, Memory
-from gradband.solvers.levels import levels_of
+from gradband.solvers.levels import MOST_SLOPE, MOST_SPREAD, components_of
 
 NODES = 10  # in a panel
 PANELS = 11  # on each side of a posterior's mode
@@ -88,18 +88,22 @@ class HierarchicalTS(Believing):
 
     name: ClassVar[str] = "hierarchical-ts"
     strength: float = 10.0
+    spread: float = 0.0
+    slope: float = 0.0
 
     def check(self) -> None:
         super().check()
         number("strength of hierarchical-ts", self.strength, LEAST, MOST)
+        number("spread of hierarchical-ts", self.spread, 0, MOST_SPREAD)
+        number("slope of hierarchical-ts", self.slope, -MOST_SLOPE, MOST_SLOPE)
 
     def probabilities(self, memory: Memory) -> np.ndarray:
-        levels, log_prior = levels_of(self.a, self.b)
-        ups, downs = self.strength * levels[:, None], self.strength * (1 - levels[:, None])
+        components = components_of(self.a, self.b, self.strength, self.spread, self.slope)
+        log_prior, ups, downs = (x[:, None] for x in components)
         ones, zeros = memory["sums"], memory["pulls"] - memory["sums"]
         likely = lgamma(ups + ones) - lgamma(ups) + lgamma(downs + zeros) - lgamma(downs)
-        likely -= lgamma(self.strength + memory["pulls"]) - math.lgamma(self.strength)
-        log_weights = likely.sum(1) + log_prior
+        likely += lgamma(ups + downs) - lgamma(ups + downs + memory["pulls"])
+        log_weights = likely.sum(1) + log_prior[:, 0]
         weights = np.exp(log_weights - log_weights.max())
         p = np.zeros(len(ones))
         for weight, up, down in zip(weights, ups, downs, strict=True):

@@ -8,45 +8,49 @@ from jax import Array
 from jax.scipy.special import gammaln
 
 from gradband import random
-from gradband.errors import positive
+from gradband.errors import number, positive
 from gradband.policies.base import Believing, Counts, Params
 from gradband.policies.thompson import MOST_SAMPLES, share_out
-from gradband.solvers.levels import LEVELS, levels_of
+from gradband.solvers.levels import MOST_SLOPE, MOST_SPREAD, components_of
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HierarchicalTS(Believing):
     """The best arm of a posterior sample, where ℓ ~ Beta(a, b) and μ_i ~ Beta(κ ℓ, κ (1 − ℓ)).
 
-    κ is the `strength`. The level's posterior is taken on a grid; given the level, means are beta and
-    independent. So what one arm pays tells of the others.
+    κ = `strength` · (ℓ / m)^−`slope` · exp(`spread` · ε), as in the hierarchical prior. The posterior of
+    ℓ and κ is taken on a grid; given these, means are beta and independent. So what one arm pays tells of
+    the others.
     """
 
     name: ClassVar[str] = "hierarchical-ts"
     differentiable: ClassVar[bool] = False
     strength: float = 10.0
+    spread: float = 0.0
+    slope: float = 0.0
 
     def check(self) -> None:
         super().check()
         positive("strength of hierarchical-ts", self.strength)
+        number("spread of hierarchical-ts", self.spread, 0, MOST_SPREAD)
+        number("slope of hierarchical-ts", self.slope, -MOST_SLOPE, MOST_SLOPE)
 
     def sampled(self, key: Array, state: Counts, draws: int) -> Array:
         """Means [draws, K] from the posterior."""
-        levels, log_prior = levels_of(self.a, self.b)
-        ups = jnp.asarray(self.strength * levels, jnp.float32)[:, None]
-        downs = jnp.asarray(self.strength * (1 - levels), jnp.float32)[:, None]
+        components = components_of(self.a, self.b, self.strength, self.spread, self.slope)
+        log_prior, ups, downs = (jnp.asarray(x, jnp.float32)[:, None] for x in components)
         ones, zeros = state.sums[None], (state.pulls - state.sums)[None]
         likely = gammaln(ups + ones) - gammaln(ups) + gammaln(downs + zeros) - gammaln(downs)
-        log_weights = likely.sum(1) + jnp.asarray(log_prior, jnp.float32)
+        likely += gammaln(ups + downs) - gammaln(ups + downs + ones + zeros)
+        log_weights = likely.sum(1) + log_prior[:, 0]
         edges = jnp.cumsum(jnp.exp(log_weights - log_weights.max()))
         u = random.uniforms(key, draws)[:, None] * edges[-1]
-        chosen = jnp.minimum((u >= edges[None]).sum(1), LEVELS - 1)
-        # A selection, since gathers are slow: the level of each draw.
-        picked = (jnp.arange(LEVELS)[None] == chosen[:, None]).astype(jnp.float32)
-        level = (picked * jnp.asarray(levels, jnp.float32)[None]).sum(1)[:, None]
-        a = (self.strength * level + ones).reshape(-1)
-        b = (self.strength * (1 - level) + zeros).reshape(-1)
-        return random.beta(random.fold_in(key, jnp.uint32(2)), a, b).reshape(draws, self.arms)
+        chosen = jnp.minimum((u >= edges[None]).sum(1), len(edges) - 1)
+        # A selection, since gathers are slow: the component of each draw.
+        picked = (jnp.arange(len(edges))[None] == chosen[:, None]).astype(jnp.float32)
+        a, b = ((picked * shape[:, 0][None]).sum(1)[:, None] for shape in (ups, downs))
+        shapes = ((a + ones).reshape(-1), (b + zeros).reshape(-1))
+        return random.beta(random.fold_in(key, jnp.uint32(2)), *shapes).reshape(draws, self.arms)
 
     def act(self, key: Array, params: Params, state: Counts) -> Array:
         return jnp.argmax(self.sampled(key, state, 1)[0])

@@ -30,6 +30,11 @@ class Prior:
     rewards: laws.Reward
 
     @property
+    def label(self) -> str:
+        """What a report calls it."""
+        return self.kind
+
+    @property
     def unit(self) -> bool:
         """Whether all rewards lie in [0, 1]."""
         return self.rewards.unit

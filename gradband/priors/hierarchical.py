@@ -8,15 +8,20 @@ from jax import Array
 
 from gradband import random
 from gradband import rewards as laws
-from gradband.errors import number_of_arms, positive
+from gradband.errors import number, number_of_arms, positive
 from gradband.priors.base import Prior
 from gradband.pytrees import pytree
+from gradband.solvers.levels import LARGEST_STRENGTH, MOST_SLOPE, MOST_SPREAD
 
 
-@pytree("a", "b", "strength")
+@pytree("a", "b", "strength", "spread", "slope")
 @dataclasses.dataclass(frozen=True, eq=False)
 class Hierarchical(Prior):
-    """A level ℓ ~ Beta(a, b) of the instance, and means μ_i ~ Beta(κ ℓ, κ (1 − ℓ)), κ = `strength`.
+    """A level ℓ ~ Beta(a, b) of the instance, and means μ_i ~ Beta(κ ℓ, κ (1 − ℓ)).
+
+    κ = `strength` · (ℓ / m)^−`slope` · exp(`spread` · ε), with m = a / (a + b) and ε ~ N(0, 1), one per
+    instance: arms vary around their level more in some instances than in others, and by another share of it
+    where the level is high. Without `spread` and `slope`, κ is the `strength`.
 
     >>> Hierarchical(arms=4, a=2, b=98, strength=500).sample(random.root(0)).shape
     (4,)
@@ -27,6 +32,8 @@ class Hierarchical(Prior):
     a: float
     b: float
     strength: float
+    spread: float = 0.0
+    slope: float = 0.0
     rewards: laws.Reward = laws.Bernoulli()
 
     def __post_init__(self) -> None:
@@ -35,16 +42,36 @@ class Hierarchical(Prior):
             object.__setattr__(
                 self, name, positive(f"{name} of the hierarchical prior", getattr(self, name))
             )
+        number("spread of the hierarchical prior", self.spread, 0, MOST_SPREAD)
+        number("slope of the hierarchical prior", self.slope, -MOST_SLOPE, MOST_SLOPE)
+
+    @property
+    def varies(self) -> bool:
+        """Whether arms vary around their level more in some instances than in others."""
+        return bool(self.spread or self.slope)
+
+    @property
+    def label(self) -> str:
+        return "varying" if self.varies else self.kind
 
     def sample(self, key: Array) -> Array:
         shapes = (jnp.asarray(x, jnp.float32)[None] for x in (self.a, self.b))
         level = random.beta(random.fold_in(key, jnp.uint32(0)), *shapes)
         # A level of 0 or 1, to which tiny shapes may be rounded, would leave no beta distribution.
         level = jnp.broadcast_to(jnp.clip(level, 1e-7, 1 - 1e-7), (self.arms,))
-        return random.beta(
-            random.fold_in(key, jnp.uint32(1)), self.strength * level, self.strength * (1 - level)
-        )
+        kappa = self.strength * jnp.exp(self._log_factor(level, key))  # strength · 1 where κ does not vary
+        return random.beta(random.fold_in(key, jnp.uint32(1)), kappa * level, kappa * (1 - level))
+
+    def _log_factor(self, level: Array, key: Array) -> Array:
+        """log(κ / strength) [K]."""
+        noise = random.normal(random.fold_in(key, jnp.uint32(2)))
+        factor = self.spread * noise - self.slope * jnp.log(level * (self.a + self.b) / self.a)
+        return jnp.minimum(factor, jnp.log(LARGEST_STRENGTH / self.strength))
 
     def describe(self) -> dict[str, Any]:
-        numbers = {name: float(getattr(self, name)) for name in ("a", "b", "strength")}
-        return {"kind": self.kind, "arms": self.arms, **numbers}
+        names = ("a", "b", "strength", *(("spread", "slope") if self.varies else ()))
+        return {
+            "kind": self.kind,
+            "arms": self.arms,
+            **{name: float(getattr(self, name)) for name in names},
+        }

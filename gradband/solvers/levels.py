@@ -1,11 +1,19 @@
-"""The grid on which the level of an experiment is believed in."""
+"""The grid on which an experiment's level, and how far its arms vary around it, are believed in.
+
+A level ℓ ~ Beta(a, b), and arms from Beta(κ ℓ, κ (1 − ℓ)) with κ = strength · (ℓ / m)^−slope ·
+exp(spread · ε), where m = a / (a + b) and ε ~ N(0, 1). So arms may vary more in some experiments than in
+others.
+"""
 
 import functools
 import math
 
 import numpy as np
 
-LEVELS = 96  # of the hierarchical prior's level
+LEVELS = 96  # of the level ℓ
+STRENGTHS = 5  # of ε, where κ varies
+MOST_SPREAD, MOST_SLOPE = 10.0, 10.0
+LARGEST_STRENGTH = 1e9  # of κ, beyond which arms do not differ in float32
 
 
 @functools.lru_cache(maxsize=64)
@@ -17,3 +25,33 @@ def levels_of(a: float, b: float) -> tuple[np.ndarray, np.ndarray]:
     levels = 1 / (1 + np.exp(-logits))
     log_prior = a * np.log(levels) + b * np.log1p(-levels)
     return levels, log_prior - log_prior.max()
+
+
+@functools.lru_cache(maxsize=64)
+def components_of(
+    a: float, b: float, strength: float, spread: float, slope: float, count: int = STRENGTHS
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Beta distributions of an experiment's arms: logarithms of their weights [G] and their shapes [G].
+
+    There are `count` values of κ for each level, or one where κ does not vary.
+    """
+    levels, log_prior = levels_of(a, b)
+    nodes, log_weights = normal_nodes(count if spread > 0 else 1)
+    kappa = strength_at(np.log(levels * (a + b) / a), strength, spread, slope, nodes)  # [G, S]
+    ups, downs = kappa * levels[:, None], kappa * (1 - levels[:, None])
+    return (log_prior[:, None] + log_weights).ravel(), ups.ravel(), downs.ravel()
+
+
+def strength_at(
+    log_ratio: np.ndarray, strength: float, spread: float, slope: float, nodes: np.ndarray
+) -> np.ndarray:
+    """κ [..., S] where log(ℓ / m) [...] is given, at nodes of ε [S]."""
+    log = math.log(strength) - slope * log_ratio[..., None] + spread * nodes
+    return np.exp(np.minimum(log, math.log(LARGEST_STRENGTH)))
+
+
+@functools.cache
+def normal_nodes(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes of a standard normal variable [S] and the logarithms of their weights (Gauss–Hermite)."""
+    nodes, weights = np.polynomial.hermite.hermgauss(count)
+    return math.sqrt(2) * nodes, np.log(weights / weights.sum())
