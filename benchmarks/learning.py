@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 import gradband as gb
-from gradband.learned import Learned
+from gradband.policies.policy_file import Learned
 
 NAMES = ["headlines", "two-point", "bernoulli-10", "beta-10", "short", "gaussian"]
 POLICIES = ["softelim", "kl-softelim"]

@@ -20,7 +20,7 @@ import numpy as np
 import optax
 
 import gradband as gb
-from gradband import recipes
+from gradband.learning import recipes
 
 INSTANCES = 20_000
 NETWORK = recipes.RECIPES["network"]

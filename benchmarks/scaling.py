@@ -99,7 +99,7 @@ TOGETHER = """
 import hashlib, json, sys, time
 import jax
 import gradband as gb
-from gradband import processes
+from gradband.engine import processes
 policy, problem, count, rank, port, iterations = sys.argv[1:]
 if count != "1":
     processes.connect(f"127.0.0.1:{port}", int(count), int(rank))

@@ -9,8 +9,9 @@ import pytest
 from conftest import assert_z
 
 import gradband as gb
-from gradband import priors, problems
+from gradband import problems
 from gradband.policies import POLICIES
+from gradband.problems import priors
 
 TWO = priors.Beta(2, [1.0, 2.0], [1.5, 1.0])
 FINITE = priors.Finite([[0.6, 0.4], [0.3, 0.5], [0.1, 0.8]], [0.5, 0.3, 0.2])

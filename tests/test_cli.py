@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import gradband
-from gradband import cli
+from gradband.cli import main
 
 pytestmark = pytest.mark.brief
 
@@ -44,12 +44,12 @@ def run_in():
         with contextlib.ExitStack() as stack:
             patch = stack.enter_context(pytest.MonkeyPatch.context())
             patch.setattr(sys, "argv", ["gradband", *map(str, arguments)])
-            patch.setattr(cli, "use_cache", lambda: None)  # JAX runs already
+            patch.setattr(main, "use_cache", lambda: None)  # JAX runs already
             stack.enter_context(contextlib.chdir(folder))
             stack.enter_context(contextlib.redirect_stdout(out))
             stack.enter_context(contextlib.redirect_stderr(err))
             stop = stack.enter_context(pytest.raises(SystemExit))
-            cli.main()
+            main.main()
         return Ran(stop.value.code, out.getvalue(), err.getvalue())
 
     return run
@@ -429,7 +429,7 @@ def test_failure_that_is_not_bad_input_gives_one_line_too(run, monkeypatch):
     def broken(*arguments):
         raise ZeroDivisionError("all\nbroken")
 
-    monkeypatch.setattr("gradband.commands.compare.load_problem", broken)
+    monkeypatch.setattr("gradband.cli.compare.load_problem", broken)
     assert run("compare") == (1, "", "gradband: ZeroDivisionError: all\n")
 
 
@@ -437,7 +437,7 @@ def test_interrupting_gives_one_line(run, monkeypatch):
     def interrupted(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("gradband.commands.compare.load_problem", interrupted)
+    monkeypatch.setattr("gradband.cli.compare.load_problem", interrupted)
     assert run("compare") == (130, "", "gradband: interrupted\n")
 
 
@@ -447,8 +447,8 @@ def test_interrupting_gives_one_line(run, monkeypatch):
 def test_help_lists_the_commands_without_starting_jax():
     """Help is shown at once: neither JAX nor Matplotlib is imported for it."""
     code = (
-        "import sys; from gradband import cli; sys.argv = ['gradband', '--help']\n"
-        "try: cli.main()\n"
+        "import sys; from gradband.cli.main import main; sys.argv = ['gradband', '--help']\n"
+        "try: main()\n"
         "finally: print(*sys.modules, file=sys.stderr)"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -480,12 +480,12 @@ def test_compiled_code_is_kept_in_the_cache_folder_unless_the_user_says_otherwis
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES",
     )
     environment = {"XDG_CACHE_HOME": str(tmp_path)}
-    monkeypatch.setattr(cli.os, "environ", environment)
-    cli.use_cache()
+    monkeypatch.setattr(main.os, "environ", environment)
+    main.use_cache()
     assert environment[names[0]] == str(tmp_path / "gradband" / "compiled")
     assert set(names) <= set(environment)
     environment[names[0]] = "mine"
-    cli.use_cache()
+    main.use_cache()
     assert environment[names[0]] == "mine"
 
 

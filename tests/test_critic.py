@@ -7,8 +7,8 @@ import pytest
 from conftest import assert_z
 
 import gradband as gb
-from gradband.critic import FEATURES, Critic, beliefs, moments
-from gradband.evaluation import Mean
+from gradband.core.statistics import Mean
+from gradband.gradient.critic import FEATURES, Critic, beliefs, moments
 from gradband.policies import SoftElim
 
 MOST = FEATURES["luck"]

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import gradband as gb
-from gradband.errors import InputError
+from gradband.core.errors import InputError
 from gradband.policies import Counting, Policy, Uniform
-from gradband.rewards import Bernoulli, Reward
+from gradband.problems.rewards import Bernoulli, Reward
 
 pytestmark = pytest.mark.brief
 PROBLEM = gb.problems.named("uniform-2", horizon=12)

@@ -19,9 +19,8 @@ from scipy import stats
 from test_figures import apart
 
 import gradband as gb
-from gradband import cli
-from gradband.explanation import problem_of
-from gradband.report import figures
+from gradband.cli import figures, main
+from gradband.evaluation.explain import problem_of
 
 pytestmark = pytest.mark.brief
 
@@ -289,14 +288,14 @@ def run(tmp_path, monkeypatch, softelim):
     """Runs `explain` in a folder with policy.safetensors: exit code, stdout, stderr."""
     softelim.save(tmp_path / "policy.safetensors")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cli, "use_cache", lambda: None)
+    monkeypatch.setattr(main, "use_cache", lambda: None)
 
     def run(*arguments):
         out, err = io.StringIO(), io.StringIO()
         monkeypatch.setattr(sys, "argv", ["gradband", "explain", *map(str, arguments)])
         streams = contextlib.redirect_stdout(out), contextlib.redirect_stderr(err)
         with streams[0], streams[1], pytest.raises(SystemExit) as stop:
-            cli.main()
+            main.main()
         return stop.value.code, out.getvalue(), err.getvalue()
 
     return run

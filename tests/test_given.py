@@ -8,8 +8,8 @@ import pytest
 from conftest import assert_z
 
 import gradband as gb
-from gradband.given import resolve
-from gradband.references import fair, with_prior
+from gradband.policies.given import resolve
+from gradband.policies.references import fair, with_prior
 
 HORIZON = 20
 RARE = gb.Problem(gb.priors.Beta(arms=4, a=1, b=30), horizon=200)
@@ -103,7 +103,7 @@ def test_what_is_shown_is_one_or_two_lines(two_point, learned):
 def test_a_repr_of_ones_own_stays():
     import dataclasses
 
-    from gradband.pytrees import pytree
+    from gradband.core.pytrees import pytree
 
     @pytree()
     @dataclasses.dataclass(frozen=True, eq=False)

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 from conftest import assert_z
 
-from gradband import blocks, priors, problems, random, rewards
-from gradband.errors import InputError
+from gradband import problems
+from gradband.core import prng
+from gradband.core.errors import InputError
+from gradband.engine import blocks
 from gradband.exact import by_enumeration
-from gradband.gradient import Estimator, compute, estimate, from_blocks, work
+from gradband.gradient.estimator import Estimator, compute, estimate, from_blocks, work
 from gradband.policies import (
     Boltzmann,
     Counting,
@@ -23,7 +25,7 @@ from gradband.policies import (
     ThompsonSampling,
     Uniform,
 )
-from gradband.problems import Problem
+from gradband.problems import Problem, priors, rewards
 
 SMALL = problems.named("two-point", horizon=5)
 MANY = 60_000
@@ -160,7 +162,7 @@ class Flattened(SoftElim):
 def test_a_temperature_flattens_the_policy():
     policy = SoftElim(theta=0.3).bind(2, 5)
     exact = float(by_enumeration(Flattened(theta=0.3), SMALL).gradient["theta"])
-    settings = policy.init(None), random.root(0), 0, MANY, Estimator()
+    settings = policy.init(None), prng.root(0), 0, MANY, Estimator()
     found = compute(work(policy, SMALL, *settings, temperature=3.0), blocks.workers())
     assert_z(found.mean[0], found.se[0], exact)
     assert abs(exact - float(by_enumeration(policy, SMALL).gradient["theta"])) > 5 * found.se[0]
@@ -241,7 +243,7 @@ def test_a_policy_of_ones_own_in_either_mode(features):
 def test_reverse_mode_is_forward_mode(monkeypatch):
     problem = problems.named("two-point", horizon=30)
     forward = estimate(SoftElim(), problem, instances=5000)
-    monkeypatch.setattr("gradband.gradient.FEW", 0)
+    monkeypatch.setattr("gradband.gradient.estimator.FEW", 0)
     reverse = estimate(SoftElim(), problem, instances=5000)
     np.testing.assert_allclose(reverse.mean, forward.mean, rtol=1e-4)
     np.testing.assert_allclose(reverse.regrets, forward.regrets, rtol=1e-6)

@@ -7,8 +7,11 @@ import numpy as np
 import pytest
 
 import gradband as gb
-from gradband import blocks, imitation, random, recipes
-from gradband.errors import InputError
+from gradband.core import prng
+from gradband.core.errors import InputError
+from gradband.engine import blocks
+from gradband.gradient import imitation
+from gradband.learning import recipes
 from gradband.policies import LSTM, SoftElim, ThompsonSampling
 
 pytestmark = pytest.mark.brief
@@ -20,7 +23,7 @@ STEPS = partial(recipes.clipped_adam, rate=0.01)
 def agreement_gradient(theta, reference, instances=4000):
     policy = SoftElim(theta=theta).bind(2, 20)
     params = policy.init(jax.random.key(0))
-    work = imitation.work(policy, PROBLEM, params, random.root(1), 0, instances, reference)
+    work = imitation.work(policy, PROBLEM, params, prng.root(1), 0, instances, reference)
     return imitation.compute(work, blocks.workers(1))
 
 
@@ -50,7 +53,7 @@ def test_agreement_has_the_slope_that_enumeration_gives():
             total += weight * float(wanted @ slope) / horizon
     params = policy.init(jax.random.key(0))
     reference = (other, other.init(jax.random.key(0)))
-    work = imitation.work(policy, problem, params, random.root(1), 0, 20_000, reference)
+    work = imitation.work(policy, problem, params, prng.root(1), 0, 20_000, reference)
     found = imitation.compute(work, blocks.workers())
     assert abs(found.mean[0] - total) < 5 * found.se[0]
 

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import gradband as gb
-from gradband import files, interruption
+from gradband.core import files
+from gradband.learning import interruption
 
 pytestmark = pytest.mark.brief
 PROBLEM = gb.problems.named("two-point", horizon=20)

@@ -10,17 +10,20 @@ import numpy as np
 import optax
 import pytest
 
-from gradband import gradient, priors, problems, random, rewards
-from gradband.errors import InputError
-from gradband.evaluation import Mean, evaluate
-from gradband.gradient import Estimator
-from gradband.learned import load
-from gradband.learning import learn
+from gradband import problems
+from gradband.core import prng
+from gradband.core.errors import InputError
+from gradband.core.statistics import Mean
+from gradband.evaluation.evaluate import evaluate
+from gradband.gradient import estimator
+from gradband.gradient.estimator import Estimator
+from gradband.learning.ascent import PLAIN
+from gradband.learning.learn import learn
+from gradband.learning.recipes import annealed
+from gradband.learning.units import reward_scale
 from gradband.policies import Boltzmann, Counting, EpsilonGreedy, Exp3, KLSoftElim, SoftElim
-from gradband.problems import Problem
-from gradband.recipes import annealed
-from gradband.steps import PLAIN
-from gradband.units import reward_scale
+from gradband.policies.policy_file import load
+from gradband.problems import Problem, priors, rewards
 
 SMALL = problems.named("two-point", horizon=20)
 QUICK = {"iterations": 6, "batch": 256}
@@ -116,7 +119,7 @@ class Wide(rewards.Reward):
     unit: ClassVar[bool] = False
 
     def draw(self, key, mean):
-        return mean + 300 * (2 * random.uniform(key) - 1)
+        return mean + 300 * (2 * prng.uniform(key) - 1)
 
 
 def normal(sd):
@@ -125,7 +128,7 @@ def normal(sd):
 
 @pytest.mark.brief
 def test_the_scale_of_rewards():
-    key = random.root(0)
+    key = prng.root(0)
     assert reward_scale(SMALL, key) == 0.5
     assert reward_scale(normal(100.0), key) == 100
     wide = Problem(priors.Gaussian(2, sd=1e4, rewards=Wide()), 10)
@@ -221,8 +224,8 @@ def test_no_instance_is_seen_again(monkeypatch):
         latest[:] = [estimated(*given, **settings)]
         return latest[0]
 
-    estimated = gradient.compute
-    monkeypatch.setattr("gradband.gradient.compute", recorded)
+    estimated = estimator.compute
+    monkeypatch.setattr("gradband.gradient.estimator.compute", recorded)
     settings = {"estimator": "optimal", "optimizer": optax.sgd(0.01), "iterations": 5, "batch": 400}
     learned = learn(
         Coin(), problem, progress=lambda step: seen.append(latest[0].regrets), seed=8, **settings
@@ -345,7 +348,7 @@ def test_bad_settings_are_refused_before_anything_is_compiled(monkeypatch):
     def never(*_args, **_settings):
         raise AssertionError("compiled")
 
-    monkeypatch.setattr("gradband.gradient.compute", never)
+    monkeypatch.setattr("gradband.gradient.estimator.compute", never)
     for settings, match in (
         ({"iterations": 0}, "iterations"),
         ({"batch": 0}, "batch"),

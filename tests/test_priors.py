@@ -10,9 +10,10 @@ import pytest
 from conftest import assert_z
 
 import gradband
-from gradband import priors, random, rewards, rollout
-from gradband.errors import InputError
-from gradband.problems import Problem
+from gradband.core import prng
+from gradband.core.errors import InputError
+from gradband.engine import rollout
+from gradband.problems import Problem, priors, rewards
 
 MANY = 40_000
 
@@ -210,7 +211,7 @@ class Exponential(rewards.Reward):
     unit: ClassVar[bool] = False
 
     def draw(self, key, mean):
-        return -mean * jnp.log(random.open_unit(random.words(key)[0]))
+        return -mean * jnp.log(prng.open_unit(prng.words(key)[0]))
 
 
 class Doubled(priors.Beta):

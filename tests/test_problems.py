@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradband import priors, problems, rewards
-from gradband.errors import InputError
-from gradband.problems import NAMED, Problem
+from gradband import problems
+from gradband.core.errors import InputError
+from gradband.problems import NAMED, Problem, priors, rewards
 
 # The paper's problems.
 
@@ -310,7 +310,7 @@ REWARDS = st.one_of(
     entries({"kind": VALUES}),
     VALUES,
 )
-NOISES = st.one_of(st.sampled_from(problems.NOISES), VALUES)
+NOISES = st.one_of(st.sampled_from(problems.problem.NOISES), VALUES)
 FILES = entries({"horizon": SIZES, "prior": PRIORS}, name=SCALARS, noise=NOISES, rewards=REWARDS)
 
 

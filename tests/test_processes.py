@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gradband import files, processes
-from gradband.errors import InputError
+from gradband.core import files
+from gradband.core.errors import InputError
+from gradband.engine import processes
 
 pytestmark = pytest.mark.brief
 LEARN = [sys.executable, "-m", "gradband", "learn"]
@@ -205,8 +206,10 @@ def test_a_signal_to_one_process_is_one_to_all(tmp_path, told):
 LAST = """
 import signal, sys
 import gradband as gb
-from gradband import cli, processes
-from gradband.errors import StoppedError
+from gradband.cli import main
+from gradband.core.errors import StoppedError
+from gradband.engine import processes
+from gradband.learning import interruption
 where, rank, folder = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 
 def learn():
@@ -220,11 +223,11 @@ def learn():
     try:
         path = f"{folder}/{rank}.safetensors"
         gb.learn("softelim", problem, iterations=3, checkpoint=path, progress=progress)
-    except gb.interruption.Interrupted as stopped:
+    except interruption.Interrupted as stopped:
         raise StoppedError(str(stopped), 128 + stopped.number) from None
 
-cli.app = lambda standalone_mode: learn()
-cli.main()
+main.app = lambda standalone_mode: learn()
+main.main()
 """
 
 

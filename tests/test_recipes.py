@@ -8,11 +8,12 @@ import optax
 import pytest
 
 import gradband as gb
-from gradband import files, recipes
-from gradband.errors import InputError
-from gradband.gradient import Estimate
+from gradband.core import files
+from gradband.core.errors import InputError
+from gradband.core.pytrees import flattened
+from gradband.gradient.estimator import Estimate
+from gradband.learning import recipes
 from gradband.policies import DQN, LSTM, SoftElim
-from gradband.pytrees import flattened
 
 pytestmark = pytest.mark.brief
 
@@ -46,7 +47,7 @@ def test_a_network_is_learned_at_rising_horizons(monkeypatch):
         regrets, gradient = np.zeros(todo.instances), flattened(todo.operands[1])
         return Estimate(0 * gradient, gradient, gradient, None, regrets)
 
-    monkeypatch.setattr("gradband.gradient.compute", flat)
+    monkeypatch.setattr("gradband.gradient.estimator.compute", flat)
     learned = gb.learn(LSTM(hidden=4), SMALL, iterations=2, batch=8)
     assert learned.history["horizon"].tolist() == [3, 3, 9, 9, 30, 30]
     assert learned.about["training"]["curriculum"] == [3, 9]

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from conftest import assert_z
 
-from gradband import priors, problems, rewards
-from gradband.errors import InputError
-from gradband.evaluation import Comparison, Mean, Row, evaluate
+from gradband import problems
+from gradband.core.errors import InputError
+from gradband.core.statistics import Mean
+from gradband.evaluation.evaluate import Comparison, Row, evaluate
 from gradband.exact import by_enumeration
 from gradband.policies import (
     UCB1,
@@ -26,7 +27,7 @@ from gradband.policies import (
     ThompsonSampling,
     Uniform,
 )
-from gradband.problems import Problem
+from gradband.problems import Problem, priors, rewards
 
 # policy, regret, standard error; on two-point
 TWO_POINT = {

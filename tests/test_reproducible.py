@@ -8,13 +8,17 @@ import jax
 import numpy as np
 import pytest
 
-from gradband import blocks, gradient, policies, priors, problems, random
-from gradband.evaluation import _play, evaluate
-from gradband.gradient import Estimator, estimate
-from gradband.learning import learn
+from gradband import policies, problems
+from gradband.core import prng
+from gradband.engine import blocks
+from gradband.engine.measure import _play
+from gradband.evaluation.evaluate import evaluate
+from gradband.gradient import estimator
+from gradband.gradient.estimator import Estimator, estimate
+from gradband.learning.ascent import Steps
+from gradband.learning.learn import learn
 from gradband.policies import Exp3, SoftElim, ThompsonSampling
-from gradband.problems import Problem
-from gradband.steps import Steps
+from gradband.problems import Problem, priors
 
 pytestmark = pytest.mark.brief
 
@@ -95,7 +99,7 @@ def test_policies_are_paired():
 def test_a_second_call_does_not_compile_again():
     def count():
         steps = [getattr(Steps, name)._cache_size() for name in ("take", "on_scale", "first_state")]
-        return gradient._differentiate._cache_size(), _play._cache_size(), *steps
+        return estimator._differentiate._cache_size(), _play._cache_size(), *steps
 
     for theta in (1.0, 0.3):
         estimate(SoftElim(theta=theta), PROBLEM, instances=500)
@@ -120,14 +124,14 @@ def test_nothing_is_nan_under_scrutiny():
 def test_every_draw_has_bits_of_its_own(monkeypatch):
     """Rewards and actions of all rounds, runs and instances: as many words as draws."""
     seen = []
-    original = random.hash_words
+    original = prng.hash_words
 
     def recorded(key, counter):
         found = original(key, counter)
         jax.debug.callback(lambda w: seen.append(np.asarray(w)), found[0])
         return found
 
-    monkeypatch.setattr(random, "hash_words", recorded)
+    monkeypatch.setattr(prng, "hash_words", recorded)
     estimate(SoftElim(), problems.named("two-point", horizon=31), instances=64, devices=1)
     jax.effects_barrier()
     rounds = 31 + 2  # one before the first, and the last draws for a round that does not come

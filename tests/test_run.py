@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 import gradband
-from gradband import files, problems
-from gradband.errors import InputError
-from gradband.policies import (
-    SoftElim,
-)
+from gradband import problems
+from gradband.core import files
+from gradband.core.errors import InputError
+from gradband.policies import SoftElim
 
 
 @pytest.fixture

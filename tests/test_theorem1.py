@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 from conftest import assert_z
 
-from gradband import priors, rewards
-from gradband.evaluation import evaluate
+from gradband.evaluation.evaluate import evaluate
 from gradband.exact import explore_then_commit_reward
-from gradband.gradient import Estimator, estimate
-from gradband.learning import learn
+from gradband.gradient.estimator import Estimator, estimate
+from gradband.learning.learn import learn
 from gradband.policies import ExploreThenCommit
-from gradband.problems import Problem
+from gradband.problems import Problem, priors, rewards
 
 HORIZON = 60
 INSTANCES = [[0.5, 0.0], [0.0, 0.3], [1.0, -0.2]]

@@ -6,8 +6,8 @@ from conftest import assert_z
 from scipy.stats import beta, betabinom
 from test_fit import drawn
 
-from gradband import data, fitting, priors, shrinkage, thinning
-from gradband.errors import InputError
+from gradband.core.errors import InputError
+from gradband.problems import fitting, past_experiments, priors, shrinkage, thinning
 
 TRUE = priors.Hierarchical(4, 3.0, 147.0, 1000.0)  # what `drawn` draws from
 OLD = priors.Beta(4, 0.5, 0.5)  # each observed rate with its noise once more, and nothing that shrinks
@@ -17,7 +17,7 @@ def of(*experiments):
     """Experiments from lists of (pulls, successes)."""
     starts = np.concatenate([[0], np.cumsum([len(arms) for arms in experiments])])
     pulls, successes = np.array([arm for arms in experiments for arm in arms], float).T
-    return data.Experiments(starts, pulls, successes)
+    return past_experiments.Experiments(starts, pulls, successes)
 
 
 def test_a_posterior_shrinks_as_quadrature_says():

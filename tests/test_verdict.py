@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from gradband import problems
-from gradband.evaluation import Comparison, Row
-from gradband.verdict import Verdict
+from gradband.evaluation.evaluate import Comparison, Row
+from gradband.evaluation.verdict import Verdict
 
 PROBLEM = problems.named("two-point", horizon=20)
 NOISE = np.random.default_rng(0).normal(size=1000)

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 from jax import Array
 from jax.scipy.special import gammaln
 
-from gradband import random
-from gradband.errors import positive
+from gradband.core import prng
+from gradband.core.errors import positive
 from gradband.policies.base import Believing, Counts, Params
 from gradband.policies.thompson import MOST_SAMPLES, share_out
 from gradband.solvers.levels import LEVELS, levels_of
@@ -39,14 +39,14 @@ class HierarchicalTS(Believing):
         likely = gammaln(ups + ones) - gammaln(ups) + gammaln(downs + zeros) - gammaln(downs)
         log_weights = likely.sum(1) + jnp.asarray(log_prior, jnp.float32)
         edges = jnp.cumsum(jnp.exp(log_weights - log_weights.max()))
-        u = random.uniforms(key, draws)[:, None] * edges[-1]
+        u = prng.uniforms(key, draws)[:, None] * edges[-1]
         chosen = jnp.minimum((u >= edges[None]).sum(1), LEVELS - 1)
         # A selection, since gathers are slow: the level of each draw.
         picked = (jnp.arange(LEVELS)[None] == chosen[:, None]).astype(jnp.float32)
         level = (picked * jnp.asarray(levels, jnp.float32)[None]).sum(1)[:, None]
         a = (self.strength * level + ones).reshape(-1)
         b = (self.strength * (1 - level) + zeros).reshape(-1)
-        return random.beta(random.fold_in(key, jnp.uint32(2)), a, b).reshape(draws, self.arms)
+        return prng.beta(prng.fold_in(key, jnp.uint32(2)), a, b).reshape(draws, self.arms)
 
     def act(self, key: Array, params: Params, state: Counts) -> Array:
         return jnp.argmax(self.sampled(key, state, 1)[0])

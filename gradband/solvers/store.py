@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from gradband import cache, files
-from gradband.errors import InputError
+from gradband.core import files, resources
+from gradband.core.errors import InputError
 
 
 def stored(name: str, key: dict[str, Any], make: Callable[[], np.ndarray]) -> np.ndarray:
@@ -54,7 +54,7 @@ def keep(name: str, key: dict[str, Any], array: np.ndarray) -> None:
 
 
 def _path(name: str, key: dict[str, Any]) -> Path | None:
-    folder = cache.folder("tables")
+    folder = resources.cache_folder("tables")
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
     return None if folder is None else folder / f"{name}-{digest}.safetensors"
 
