@@ -5,7 +5,8 @@
     python benchmarks/replay.py past.csv --summary            # what is there so far
 
 Half of the experiments is put away. Priors are fitted to the other half, policies are learned on the best
-of them, and `gain` says what they gain there. Then all policies play the experiments that were put away:
+of them, and `compare_with_defaults` says what they gain there. Then all policies play the experiments that
+were put away:
 
 replay  Each experiment's own pulls come again, drawn without replacement, where every arm has as many as
         the whole test: nothing is modelled.
@@ -160,7 +161,7 @@ def add(path: Path, line: dict[str, Any]) -> None:
 
 
 def summary(path: Path) -> None:
-    """Gains per thousand pulls over the best rival: promised by `gain`, modelled, and what came true."""
+    """Gains per thousand pulls over the best rival: promised, modelled, and what came true."""
     lines = known(path)
     for run in sorted({(line["horizon"], line["seed"]) for line in lines}):
         rows = {line["policy"]: line for line in lines if (line["horizon"], line["seed"]) == run}

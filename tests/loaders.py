@@ -18,7 +18,7 @@ import numpy as np
 
 import gradband as gb
 from gradband import problems
-from gradband.core import files
+from gradband.core import files, tensor_file
 from gradband.core.errors import InputError
 from gradband.evaluation import compare_with_defaults
 from gradband.learning.checkpoint import Run
@@ -221,7 +221,7 @@ def law_file():
 
 def torn(content, entries):
     """A file as `built` makes it again: its arrays described, and its metadata."""
-    arrays, metadata = files.from_bytes(content)
+    arrays, metadata = tensor_file.from_bytes(content)
     return described(arrays, entries) + metadata["about"].encode()
 
 

@@ -18,7 +18,7 @@ from scipy.stats import beta, betabinom
 
 from gradband import problems
 from gradband.cli.main import main
-from gradband.core import files
+from gradband.core import tensor_file
 from gradband.core.errors import InputError
 from gradband.core.statistics import Mean
 from gradband.problems import delimited, fitting, past_experiments, priors
@@ -466,7 +466,7 @@ def test_a_prior_of_earlier_versions_is_refused_in_words(tmp_path):
 def test_stored_experiments_are_read_with_distrust(changes, words, tmp_path):
     usual = {"starts": [0, 2, 4], "pulls": [9.0] * 4, "successes": [2.0] * 4}
     arrays = {f"fitted.{name}": np.array(value) for name, value in (usual | changes).items()}
-    files.save(tmp_path / "past.safetensors", "experiments", arrays, {})
+    tensor_file.save(tmp_path / "past.safetensors", "experiments", arrays, {})
     with pytest.raises(InputError, match=words):
         past_experiments.load(tmp_path / "past.safetensors", "fitted")
 

@@ -25,7 +25,7 @@ ROOMS = (
     "cli",
 )
 OF_ALL_ROOMS = ("paper", "cli")  # the rooms that may `import gradband`, whose names come from all above
-IN_PRODUCTION = ("core.errors", "core.files", "core.resources", "play")
+IN_PRODUCTION = ("core.errors", "core.files", "core.tensor_file", "core.resources", "play")
 HEAVY = ("jax", "numba", "optax", "matplotlib", "scipy", "typer")
 
 

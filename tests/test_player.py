@@ -457,12 +457,12 @@ def damaged(arrays, about):
 
 
 def test_policy_files_are_read_with_distrust(files, tmp_path):
-    from gradband.core import files as storage
+    from gradband.core import tensor_file
 
-    arrays, about = storage.load(files("index"), "policy")
+    arrays, about = tensor_file.load(files("index"), "policy")
     bad = tmp_path / "bad.safetensors"
     for changed, said in damaged(arrays, about):
-        storage.save(bad, "policy", changed, said)
+        tensor_file.save(bad, "policy", changed, said)
         with pytest.raises(gb.InputError, match=r"bad\.safetensors"):
             Player(bad)
 

@@ -8,7 +8,7 @@ import optax
 import pytest
 
 import gradband as gb
-from gradband.core import files
+from gradband.core import tensor_file
 from gradband.core.errors import InputError
 from gradband.core.pytrees import flattened
 from gradband.gradient.estimator import Estimate
@@ -150,12 +150,12 @@ def test_a_damaged_critic_in_a_checkpoint_is_refused(tmp_path, change):
     file = tmp_path / "checkpoint.safetensors"
     settings = {"estimator": "critic", "iterations": 2, "batch": 20, "checkpoint": file}
     gb.learn(SoftElim(), SMALL, **settings)
-    arrays, about = files.load(file, "checkpoint")
+    arrays, about = tensor_file.load(file, "checkpoint")
     critic = arrays.pop("critic")
     if change == "another horizon":
         arrays["critic"] = critic[:-1]
     if change == "not finite":
         arrays["critic"] = critic * np.nan
-    files.save(file, "checkpoint", arrays, about)
+    tensor_file.save(file, "checkpoint", arrays, about)
     with pytest.raises(InputError, match="critic"):
         gb.learn(SoftElim(), SMALL, resume=True, **settings)

@@ -5,7 +5,7 @@ import pytest
 
 import gradband
 from gradband import problems
-from gradband.core import files
+from gradband.core import tensor_file
 from gradband.core.errors import InputError
 from gradband.policies import SoftElim
 
@@ -27,7 +27,7 @@ def checkpoint(tmp_path_factory):
     """What a checkpoint holds: arrays and what is known of them."""
     path = tmp_path_factory.mktemp("checkpoint") / "checkpoint.safetensors"
     resume(path, resume=False)
-    return files.load(path, "checkpoint")
+    return tensor_file.load(path, "checkpoint")
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def checkpoint(tmp_path_factory):
     ],
 )
 def test_checkpoint_with_a_wrong_entry_is_refused(path, checkpoint, arrays, about, word):
-    files.save(path, "checkpoint", checkpoint[0] | arrays, checkpoint[1] | about)
+    tensor_file.save(path, "checkpoint", checkpoint[0] | arrays, checkpoint[1] | about)
     with pytest.raises(InputError, match=word):
         resume(path)
 
@@ -57,7 +57,7 @@ def test_checkpoint_with_a_wrong_entry_is_refused(path, checkpoint, arrays, abou
 @pytest.mark.parametrize("name", ["params", "stage_start", "history.regret"])
 def test_checkpoint_with_an_array_missing_is_refused(path, checkpoint, name):
     arrays = {key: array for key, array in checkpoint[0].items() if key != name}
-    files.save(path, "checkpoint", arrays, checkpoint[1])
+    tensor_file.save(path, "checkpoint", arrays, checkpoint[1])
     with pytest.raises(InputError, match=f"not a complete checkpoint.*{name}"):
         resume(path)
 
@@ -65,6 +65,6 @@ def test_checkpoint_with_an_array_missing_is_refused(path, checkpoint, name):
 @pytest.mark.parametrize("name", ["stage", "iteration", "stopped", "settings"])
 def test_checkpoint_with_an_entry_missing_is_refused(path, checkpoint, name):
     about = {key: value for key, value in checkpoint[1].items() if key != name}
-    files.save(path, "checkpoint", checkpoint[0], about)
+    tensor_file.save(path, "checkpoint", checkpoint[0], about)
     with pytest.raises(InputError, match="checkpoint"):
         resume(path)

@@ -144,7 +144,7 @@ def learn(
     from gradband.cli import figures, terminal
     from gradband.core.files import before as kept_before
     from gradband.engine import processes
-    from gradband.evaluation import evaluate
+    from gradband.evaluation.evaluate import fresh_instances
     from gradband.evaluation.verdict import Verdict
     from gradband.learning import interruption
 
@@ -155,7 +155,7 @@ def learn(
     start = parse_policy(policy)
     label = label_of(task, problem)
     folder = folder_of_first(out or Path("runs") / file_name(f"{label}-{start.name}"))
-    evaluate.fresh_instances(task, MOST if instances is None else instances)
+    fresh_instances(task, MOST if instances is None else instances)
     fitted = problems.fit_of(problem)
     settings: dict[str, Any] = {
         "recipe": recipe,

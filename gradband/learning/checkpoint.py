@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from gradband.core import files
+from gradband.core import files, tensor_file
 from gradband.core.errors import InputError, shown, whole
 from gradband.core.pytrees import flattened
 from gradband.engine import processes
@@ -153,7 +153,7 @@ class Run:
         about = f'{{"settings": {self._settings}, {files.to_json(place)[1:]}'
         self.close()
         self._writing = _writer().submit(
-            files.save, self.checkpoint, "checkpoint", arrays, about, keep=self._keep
+            tensor_file.save, self.checkpoint, "checkpoint", arrays, about, keep=self._keep
         )
         self._keep = True
 
@@ -189,7 +189,7 @@ class Run:
             try:
                 if found.startswith(UNREADABLE):
                     raise InputError(found.removeprefix(UNREADABLE).decode(errors="surrogateescape"))
-                arrays, about = files.parse(found.removeprefix(READ), "checkpoint", path)
+                arrays, about = tensor_file.parse(found.removeprefix(READ), "checkpoint", path)
                 self._compare(about, path)
                 vars(self).update(self._restored(arrays, about, path))
             except OtherSettingsError:

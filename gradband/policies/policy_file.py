@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from gradband import policies
-from gradband.core import files
+from gradband.core import tensor_file
 from gradband.core.errors import InputError, unknown, whole
 from gradband.policies import Params, Policy
 
@@ -49,12 +49,12 @@ class Learned:
             "stopped": self.stopped,
             **self.about,
         }
-        files.save(path, "policy", leaves | curves, about)
+        tensor_file.save(path, "policy", leaves | curves, about)
 
 
 def load(path: str | Path, policy: Policy | None = None) -> Learned:
     """Reads a policy file; one of your own class needs an instance of it as `policy`."""
-    arrays, about = files.load(path, "policy")
+    arrays, about = tensor_file.load(path, "policy")
     try:
         name, arms, horizon = about.pop("policy"), about.pop("arms"), about.pop("horizon")
         settings, stopped = about.pop("settings"), about.pop("stopped")
@@ -64,7 +64,7 @@ def load(path: str | Path, policy: Policy | None = None) -> Learned:
                 raise unknown("policy", name, known)
             policy = known[name](**settings)
         bound = policy.bind(arms, whole("horizon", horizon))
-        params = bound.as_params(files.named(arrays, "params."))
+        params = bound.as_params(tensor_file.named(arrays, "params."))
         kinds = {f"params.{name}": shape.dtype.kind for name, shape in bound.shapes().items()}
         words = {"f": "floating-point", "i": "signed whole", "u": "unsigned whole"}
         for entry, array in arrays.items():
@@ -75,4 +75,4 @@ def load(path: str | Path, policy: Policy | None = None) -> Learned:
         raise InputError(f"{path}: {error}") from None
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"{path} is not a complete policy file: {error}") from None
-    return Learned(bound, params, files.named(arrays, "history."), about, str(stopped))
+    return Learned(bound, params, tensor_file.named(arrays, "history."), about, str(stopped))

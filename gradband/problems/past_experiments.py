@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradband.core import files, parquet
+from gradband.core import files, parquet, tensor_file
 from gradband.core.errors import InputError, number, unknown
 from gradband.problems import delimited
 
@@ -302,14 +302,14 @@ def save(path: Path, parts: dict[str, Experiments]) -> None:
     arrays: dict[str, np.ndarray] = {}
     for part, found in parts.items():
         arrays |= {f"{part}.{name}": getattr(found, name) for name in STORED}
-    files.save(path, "experiments", arrays, {"parts": list(parts)})
+    tensor_file.save(path, "experiments", arrays, {"parts": list(parts)})
 
 
 def load(path: Path, part: str) -> Experiments:
     """The experiments of a part that was stored."""
     if part not in PARTS:
         raise unknown("part", part, PARTS)
-    arrays, _ = files.load(path, "experiments")
+    arrays, _ = tensor_file.load(path, "experiments")
     try:
         starts, pulls, successes = (arrays[f"{part}.{name}"] for name in STORED)
     except KeyError as error:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from gradband.core import files
+from gradband.core import tensor_file
 from gradband.core.errors import InputError, unknown
 from gradband.play.laws.base import Law, Memory
 from gradband.play.laws.indices import KLUCB, UCB1, UCBV, BayesUCB, Greedy
@@ -55,8 +55,8 @@ LAWS: dict[str, type[Law]] = {
 
 def load(path: str | Path) -> Law:
     """The law in a policy file, which is read with distrust."""
-    arrays, about = files.load(path, "policy")
-    params = files.named(arrays, "params.")
+    arrays, about = tensor_file.load(path, "policy")
+    params = tensor_file.named(arrays, "params.")
     try:
         return law(about["policy"], about["arms"], about["horizon"], about["settings"], params)
     except InputError as error:
