@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import gradband as gb
 from gradband.core import prng
 from gradband.engine import blocks, rollout
-from gradband.gradient.estimator import compute, work
+from gradband.gradient.estimator import compute, gradient_job
 from gradband.policies import binding
 
 
@@ -58,7 +58,7 @@ how, on = gb.Estimator(), blocks.workers()
 
 
 def gradient():
-    return compute(work(policy, problem, policy.init(None), prng.root(0), 0, 1000, how), on)
+    return compute(gradient_job(policy, problem, policy.init(None), prng.root(0), 0, 1000, how), on)
 
 
 gradient()

@@ -23,8 +23,8 @@ STEPS = partial(recipes.clipped_adam, rate=0.01)
 def agreement_gradient(theta, reference, instances=4000):
     policy = SoftElim(theta=theta).bind(2, 20)
     params = policy.init(jax.random.key(0))
-    work = imitation.work(policy, PROBLEM, params, prng.root(1), 0, instances, reference)
-    return imitation.compute(work, blocks.workers(1))
+    job = imitation.agreement_job(policy, PROBLEM, params, prng.root(1), 0, instances, reference)
+    return imitation.compute(job, blocks.workers(1))
 
 
 def test_a_policy_agrees_best_with_itself():
@@ -53,8 +53,8 @@ def test_agreement_has_the_slope_that_enumeration_gives():
             total += weight * float(wanted @ slope) / horizon
     params = policy.init(jax.random.key(0))
     reference = (other, other.init(jax.random.key(0)))
-    work = imitation.work(policy, problem, params, prng.root(1), 0, 20_000, reference)
-    found = imitation.compute(work, blocks.workers())
+    job = imitation.agreement_job(policy, problem, params, prng.root(1), 0, 20_000, reference)
+    found = imitation.compute(job, blocks.workers())
     assert abs(found.mean[0] - total) < 5 * found.se[0]
 
 

@@ -46,7 +46,7 @@ def work(policy, problem, instances=64, baseline="self"):
     params = bound.init(jax.random.key(0))
     how = estimator.Estimator(baseline)
     blank = Critic.blank(baseline, problem.rounds)
-    return estimator.work(bound, problem, params, prng.root(0), 0, instances, how, learned=blank)
+    return estimator.gradient_job(bound, problem, params, prng.root(0), 0, instances, how, learned=blank)
 
 
 def estimate(todo):

@@ -71,7 +71,9 @@ def test_entropy_is_added_to_the_gradient():
     problem = gb.problems.named("distractors", arms=4, horizon=1)
     settings = params, prng.root(0), 0, 64, gb.Estimator()
     plain, with_it = (
-        estimator.compute(estimator.work(policy, problem, *settings, entropy=beta), blocks.workers()).mean
+        estimator.compute(
+            estimator.gradient_job(policy, problem, *settings, entropy=beta), blocks.workers()
+        ).mean
         for beta in (None, 0.7)
     )
     shapes = {name: np.zeros(leaf.shape) for name, leaf in params.items()}
@@ -103,7 +105,9 @@ def test_entropy_of_a_policy_that_is_certain_at_first():
     problem = gb.problems.named("two-point", horizon=2)
     settings = policy.init(None), prng.root(0), 0, 64, gb.Estimator()
     plain, with_it = (
-        estimator.compute(estimator.work(policy, problem, *settings, entropy=beta), blocks.workers()).mean
+        estimator.compute(
+            estimator.gradient_job(policy, problem, *settings, entropy=beta), blocks.workers()
+        ).mean
         for beta in (None, 9)
     )
     np.testing.assert_array_equal(with_it, plain)  # both rounds are certain

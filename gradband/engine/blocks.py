@@ -1,4 +1,4 @@
-"""Work in blocks of a fixed shape, shared out among workers.
+"""Jobs in blocks of a fixed shape, shared among workers.
 
 A block is B instances in one compiled computation. Which instance is which depends on the seed alone,
 B on the problem, the policy and the estimator, and every worker runs the same compiled code, one block at
@@ -62,7 +62,7 @@ def _threads(count: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(count, thread_name_prefix="gradband")
 
 
-class Work(NamedTuple):
+class BlockJob(NamedTuple):
     """`function(*settings, *operands, block)` for the blocks 0, 1, … that hold `instances`, B in each.
 
     The function is compiled for its settings and one block.
@@ -87,15 +87,15 @@ class Work(NamedTuple):
         return on.devices[: memory.at_once(needs, self.blocks, len(on.devices), on.memory, what)]
 
 
-def map_blocks(work: Work, on: Workers, report: Callable[[int], None] | None = None) -> list[Any]:
+def map_blocks(job: BlockJob, on: Workers, report: Callable[[int], None] | None = None) -> list[Any]:
     """The results of all blocks as NumPy arrays.
 
     Of several processes each does a part of the blocks, and all have the results. `report` is told how
     many blocks are done. No more blocks are computed at a time than there is memory for.
     """
-    total, devices = work.blocks, work.workers(on)
+    total, devices = job.blocks, job.workers(on)
     blocks = processes.mine(total)
-    function, operands = functools.partial(work.function, *work.settings), work.operands
+    function, operands = functools.partial(job.function, *job.settings), job.operands
     alone = len(set(devices)) == 1
     copies = {} if alone else {device: jax.device_put(operands, device) for device in set(devices)}
 

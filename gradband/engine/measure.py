@@ -12,10 +12,12 @@ from gradband.policies import Params, Policy
 from gradband.problems import Problem
 
 
-def work(policy: Policy, problem: Problem, params: Params, key: Array, instances: int) -> blocks.Work:
+def regret_job(
+    policy: Policy, problem: Problem, params: Params, key: Array, instances: int
+) -> blocks.BlockJob:
     """The regrets and rewards of a bound policy on the key's instances, for checked input."""
     size = blocks.block_size(problem.arms)
-    return blocks.Work(_play, (policy.compiled(), size), (problem, params, key), instances, size)
+    return blocks.BlockJob(_play, (policy.compiled(), size), (problem, params, key), instances, size)
 
 
 @partial(jax.jit, static_argnums=(0, 1))

@@ -123,7 +123,7 @@ def evaluate(
     for name, (policy, params) in players.items():
         began = time.perf_counter()
         report = partial(_report, progress, name, instances, size) if progress else None
-        results = blocks.map_blocks(measure.work(policy, fresh, params, key, instances), on, report)
+        results = blocks.map_blocks(measure.regret_job(policy, fresh, params, key, instances), on, report)
         regrets, rewards = (blocks.join(pieces, instances) for pieces in zip(*results, strict=True))
         if fault := diagnosis.fault(policy, fresh, params, key, regrets):
             raise InputError(fault)

@@ -141,7 +141,7 @@ def explain(
     theirs = best.params if best else None
     operands = (jax.device_put(fresh), params, theirs, key, np.int32(instances))
     report = partial(_report, progress, instances, size) if progress else None
-    pieces = blocks.map_blocks(blocks.Work(_play, settings, operands, instances, size), on, report)
+    pieces = blocks.map_blocks(blocks.BlockJob(_play, settings, operands, instances, size), on, report)
     return _summed(pieces, plan, bound.name, problem, instances, best is not None, note)
 
 

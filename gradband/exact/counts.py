@@ -205,7 +205,7 @@ def _by_state(function: Callable[[np.ndarray], Array], t: int) -> np.ndarray:
             return function(states[:, block * CHUNK : (block + 1) * CHUNK])
 
     on = blocks.workers()._replace(memory=None)
-    results = blocks.map_blocks(blocks.Work(in_double, (), (), count, CHUNK), on)
+    results = blocks.map_blocks(blocks.BlockJob(in_double, (), (), count, CHUNK), on)
     return np.concatenate(results, axis=-1)[..., :count]
 
 

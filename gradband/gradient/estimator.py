@@ -135,7 +135,7 @@ def estimate(
     task = jax.device_put(problem)
 
     def run(batch: int, learned: Critic | None = None) -> Estimate:
-        return compute(work(bound, task, params, key, batch, instances, how, learned=learned), on)
+        return compute(gradient_job(bound, task, params, key, batch, instances, how, learned=learned), on)
 
     blank = Critic.blank(how.baseline, problem.rounds)
     if blank is None:
@@ -150,7 +150,7 @@ def estimate(
     return found
 
 
-def work(
+def gradient_job(
     policy: Policy,
     problem: Problem,
     params: Params,
@@ -161,7 +161,7 @@ def work(
     temperature: float | None = None,
     entropy: float | None = None,
     learned: Critic | None = None,
-) -> blocks.Work:
+) -> blocks.BlockJob:
     """The gradient of a bound policy, for checked input, on the key's batch of this number.
 
     With an `entropy` β, the gradient of β Σ_t H(p_t) along the rollouts is added to it.
@@ -172,14 +172,14 @@ def work(
     size = blocks.block_size(problem.arms) if few and learned is None else kept
     weights = None if learned is None else learned.weights
     operands = problem, params, key, np.uint32(batch), np.int32(instances), tau, beta, weights
-    return blocks.Work(_differentiate, (policy.compiled(), how, size, few), operands, instances, size)
+    return blocks.BlockJob(_differentiate, (policy.compiled(), how, size, few), operands, instances, size)
 
 
-def compute(todo: blocks.Work, on: blocks.Workers) -> Estimate:
-    """The estimate from the blocks of `work`."""
-    policy, how, size, few = todo.settings
-    problem, params, key, batch, _, tau, _, weights = todo.operands
-    instances, results = todo.instances, blocks.map_blocks(todo, on)
+def compute(job: blocks.BlockJob, on: blocks.Workers) -> Estimate:
+    """The estimate from the blocks of a `gradient_job`."""
+    policy, how, size, few = job.settings
+    problem, params, key, batch, _, tau, _, weights = job.operands
+    instances, results = job.instances, blocks.map_blocks(job, on)
     taught = None
     if weights is not None:
         taught = np.array([moments for _, _, moments in results], np.float64).sum(0)

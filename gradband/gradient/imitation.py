@@ -22,7 +22,7 @@ from gradband.policies import Params, Policy
 from gradband.problems import Problem
 
 
-def work(
+def agreement_job(
     policy: Policy,
     problem: Problem,
     params: Params,
@@ -30,19 +30,19 @@ def work(
     batch: int,
     instances: int,
     reference: tuple[Policy, Params],
-) -> blocks.Work:
+) -> blocks.BlockJob:
     """The gradient of agreement for bound policies, on the key's batch of this number."""
     size = blocks.kept_block_size(1, problem.horizon)
     settings = policy.compiled(), reference[0].compiled(), size
     operands = problem, params, reference[1], key, np.uint32(batch), np.int32(instances)
-    return blocks.Work(_differentiate, settings, operands, instances, size)
+    return blocks.BlockJob(_differentiate, settings, operands, instances, size)
 
 
-def compute(todo: blocks.Work, on: blocks.Workers) -> Estimate:
-    """The estimate from the blocks of `work`."""
-    policy, *_ = todo.settings
-    problem, params, _, key, batch, _ = todo.operands
-    found = from_blocks(blocks.map_blocks(todo, on), todo.instances, todo.size)
+def compute(job: blocks.BlockJob, on: blocks.Workers) -> Estimate:
+    """The estimate from the blocks of an `agreement_job`."""
+    policy, *_ = job.settings
+    problem, params, _, key, batch, _ = job.operands
+    found = from_blocks(blocks.map_blocks(job, on), job.instances, job.size)
     fault = diagnosis.fault(policy, problem, params, key, found.regrets, batch=batch)
     return dataclasses.replace(found, fault=fault)
 

@@ -50,10 +50,8 @@ class Judge:
         """The mean regret; infinite if it is not a number."""
         name = b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(params))
         if name not in self._known:
-            work = measure.work(self.policy, self.problem, params, self.key, self.instances)
-            regrets = blocks.join(
-                [regret for regret, _ in blocks.map_blocks(work, self.on)], self.instances
-            )
+            job = measure.regret_job(self.policy, self.problem, params, self.key, self.instances)
+            regrets = blocks.join([regret for regret, _ in blocks.map_blocks(job, self.on)], self.instances)
             mean = float(regrets.mean())
             self._known[name] = mean if np.isfinite(mean) else float("inf")
         return self._known[name]

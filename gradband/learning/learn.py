@@ -164,7 +164,7 @@ def learn(
     }
     settings = _settings(about, policy, start)
     for stage in todo:
-        first = stage.work(params=start, key=key, batch=0, **stage.controls(1, temperature))
+        first = stage.job(params=start, key=key, batch=0, **stage.controls(1, temperature))
         first.workers(on)  # or an error
     run = Run(start, checkpoint=Path(checkpoint) if checkpoint else None, settings=settings)
     if resume:
@@ -272,7 +272,7 @@ def _ascend(
     """The iterations of one stage, from where the run is: Algorithm 1."""
     horizon, iterations, alpha = stage.policy.horizon, stage.iterations, 1.0
     if steps.optimizer is PLAIN:
-        first = stage.compute(stage.work(params=run.stage_start, key=key, batch=0, learned=stage.critic))
+        first = stage.compute(stage.job(params=run.stage_start, key=key, batch=0, learned=stage.critic))
         c = steps.bound_on_norm(run.stage_start, first)
         if first.fault or not 0 < c < math.inf:
             run.stopped = first.fault or f"the gradient at the start was {ZERO if c == 0 else 'not finite'}"
@@ -282,7 +282,7 @@ def _ascend(
     while run.iteration < iterations and not run.stopped:
         i = run.iteration + 1
         controls = stage.controls(i, temperature)
-        work = stage.work(params=run.params, key=key, batch=i, learned=run.critic, **controls)
-        run.take(stage.compute(work), steps, alpha, horizon)
+        job = stage.job(params=run.params, key=key, batch=i, learned=run.critic, **controls)
+        run.take(stage.compute(job), steps, alpha, horizon)
         seen = (float(run.history[name][-1]) for name in ("norm", "regret", "regret_se"))
         yield Step(i, iterations, horizon, run.params, *seen)

@@ -28,8 +28,8 @@ class Stage:
     recipe: Recipe
     iterations: int
     batch: int
-    work: Callable[..., blocks.Work]
-    compute: Callable[[blocks.Work], Estimate]
+    job: Callable[..., blocks.BlockJob]
+    compute: Callable[[blocks.BlockJob], Estimate]
     critic: Critic | None = None
 
     def controls(self, i: int, temperature: Temperature | None) -> dict[str, float | None]:
@@ -52,8 +52,8 @@ def ascent(
     """Ascent on the Bayes reward."""
     task = jax.device_put(problem)  # once: a reward table may be large
     blank = Critic.blank(how.baseline, problem.rounds)
-    work = partial(estimator.work, policy, task, instances=batch, how=how, learned=blank)
-    return Stage(policy, recipe, iterations, batch, work, partial(estimator.compute, on=on), blank)
+    job = partial(estimator.gradient_job, policy, task, instances=batch, how=how, learned=blank)
+    return Stage(policy, recipe, iterations, batch, job, partial(estimator.compute, on=on), blank)
 
 
 def agreement(
@@ -73,7 +73,7 @@ def agreement(
     task = jax.device_put(problem)
     instances = batch
 
-    def work(params: Params, key: Any, batch: int, **others: Any) -> blocks.Work:
-        return imitation.work(policy, task, params, key, batch, instances, pair)
+    def job(params: Params, key: Any, batch: int, **others: Any) -> blocks.BlockJob:
+        return imitation.agreement_job(policy, task, params, key, batch, instances, pair)
 
-    return Stage(policy, recipe, iterations, batch, work, partial(imitation.compute, on=on))
+    return Stage(policy, recipe, iterations, batch, job, partial(imitation.compute, on=on))
