@@ -21,7 +21,7 @@ from gradband import problems
 from gradband.core import files, tensor_file
 from gradband.core.errors import InputError
 from gradband.evaluation import compare_with_defaults
-from gradband.learning.checkpoint import Run
+from gradband.learning.checkpoint import TrainingState
 from gradband.play import journal, service
 from gradband.play.events import check_state
 from gradband.play.player import Player
@@ -158,7 +158,7 @@ SETTINGS = {"training": {"stages": [3]}, "seed": 0}
 
 def checkpoint(content):
     made = built(content[1:], "checkpoint", ENTRIES) if content[:1] > b"\x7f" else content[1:]
-    Run({"theta": np.float32(1)}, written("checkpoint.safetensors", made), SETTINGS).restore()
+    TrainingState({"theta": np.float32(1)}, written("checkpoint.safetensors", made), SETTINGS).restore()
 
 
 def journals(content):
@@ -284,9 +284,9 @@ def corpus(name):
         ]
     if name == "checkpoint":
         path = scratch() / "checkpoint.safetensors"
-        run = Run({"theta": np.float32(1)}, path, SETTINGS)
-        run.save()
-        run.close()
+        state = TrainingState({"theta": np.float32(1)}, path, SETTINGS)
+        state.save()
+        state.close()
         return [b"\0" + path.read_bytes(), b"\xff" + torn(path.read_bytes(), ENTRIES)]
     events, after = played()
     if name == "journal":

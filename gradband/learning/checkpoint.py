@@ -1,4 +1,4 @@
-"""A run of GradBand: what changes from iteration to iteration, and its checkpoint."""
+"""The state of training: what changes from iteration to iteration, and its checkpoint."""
 
 import dataclasses
 import functools
@@ -66,7 +66,7 @@ def _found(path: Path) -> bytes:
         return UNREADABLE + str(error).encode(errors="surrogateescape")
 
 
-class Run:
+class TrainingState:
     """What changes from iteration to iteration, and can be stored and restored."""
 
     def __init__(self, params: Params, checkpoint: Path | None, settings: dict[str, Any]) -> None:
@@ -84,7 +84,7 @@ class Run:
         self._writing: Future[None] | None = None
 
     def start_at(self, params: Params) -> Params:
-        """Starts from other parameters, unless the run was restored; returns them."""
+        """Starts from other parameters, unless training was restored; returns them."""
         if self.restored is None:
             self.params = self.stage_start = self.good = params
         return params
@@ -218,7 +218,7 @@ class Run:
                 )
 
     def _restored(self, arrays: dict[str, np.ndarray], about: dict[str, Any], path: Path) -> dict[str, Any]:
-        """What a checkpoint says of the run, if it says all of it."""
+        """What a checkpoint says of training, if it says all of it."""
         try:
             unravel = ravel_pytree(self.params)[1]
             found: dict[str, Any] = {
@@ -245,4 +245,4 @@ class Run:
 
 
 class OtherSettingsError(InputError):
-    """A checkpoint that belongs to another run."""
+    """A checkpoint that belongs to other settings."""

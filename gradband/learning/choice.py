@@ -17,7 +17,7 @@ from gradband.core.pytrees import flattened
 from gradband.engine import blocks, measure
 from gradband.gradient.estimator import FEW
 from gradband.learning.ascent import Steps
-from gradband.learning.checkpoint import Run
+from gradband.learning.checkpoint import TrainingState
 from gradband.policies import Params, Policy
 from gradband.problems import Problem
 
@@ -157,13 +157,13 @@ class Chooser:
     def survey(self, start: Params) -> Params:
         return survey(self.judge(1, share=5), self.steps, start)
 
-    def choose(self, begun: dict[str, Params], run: Run) -> tuple[Params, dict[str, Any]]:
+    def choose(self, begun: dict[str, Params], state: TrainingState) -> tuple[Params, dict[str, Any]]:
         """The best of where learning began and ended and of what lies near it, and how it was chosen."""
-        judge, few = self.judge(2), flattened(run.params).size <= FEW
-        entries = begun | {"stage": run.stage_start, "last": run.params}
+        judge, few = self.judge(2), flattened(state.params).size <= FEW
+        entries = begun | {"stage": state.stage_start, "last": state.params}
         if few:
-            count = run.iteration // 2
-            entries["average"] = self.steps.mean(run.history["params"][-count:], run.params)
+            count = state.iteration // 2
+            entries["average"] = self.steps.mean(state.history["params"][-count:], state.params)
         found = {name: judge.regret(params) for name, params in entries.items()}
         chosen = min(found, key=lambda name: found[name])
         params = entries[chosen]

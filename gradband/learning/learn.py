@@ -21,7 +21,7 @@ from gradband.engine import blocks, processes
 from gradband.gradient.estimator import FEW, Estimator, as_estimator
 from gradband.learning import interruption, q_learning, recipes, stages
 from gradband.learning.ascent import PLAIN, SCALES, Steps
-from gradband.learning.checkpoint import Run, Step
+from gradband.learning.checkpoint import Step, TrainingState
 from gradband.learning.choice import Chooser
 from gradband.learning.recipes import Recipe
 from gradband.learning.stages import Stage, Temperature
@@ -166,33 +166,33 @@ def learn(
     for stage in todo:
         first = stage.job(params=start, key=key, batch=0, **stage.controls(1, temperature))
         first.workers(on)  # or an error
-    run = Run(start, checkpoint=Path(checkpoint) if checkpoint else None, settings=settings)
+    state = TrainingState(start, checkpoint=Path(checkpoint) if checkpoint else None, settings=settings)
     if resume:
-        run.restore()
+        state.restore()
     began = time.perf_counter()
     chooser = Chooser(problem, bound[-1], Steps(bound[-1].compiled(), PLAIN, scale), key, on, length * many)
-    with interruption.watched(run.checkpoint is not None) as watch, contextlib.closing(run):
-        begun = run.start_at(chooser.survey(start)) if survey else start
-        for step in _train(run, todo, key, optimizer, scale, temperature):
+    with interruption.watched(state.checkpoint is not None) as watch, contextlib.closing(state):
+        begun = state.start_at(chooser.survey(start)) if survey else start
+        for step in _train(state, todo, key, optimizer, scale, temperature):
             if progress:
                 progress(step)
-            over = bool(run.stopped) or step.iteration == step.iterations
+            over = bool(state.stopped) or step.iteration == step.iterations
             asked = processes.agreed(watch.asked, last=over)
             if (
-                run.iteration % checkpoint_every == 0
-                or run.iteration == todo[run.stage].iterations
+                state.iteration % checkpoint_every == 0
+                or state.iteration == todo[state.stage].iterations
                 or asked
             ):
-                run.save()
+                state.save()
             if asked:
-                raise run.interrupted(asked)
-        params = run.params
-        if usual.choose and not run.stopped:
-            params, about["choice"] = chooser.choose({"start": start, "survey": begun}, run)
+                raise state.interrupted(asked)
+        params = state.params
+        if usual.choose and not state.stopped:
+            params, about["choice"] = chooser.choose({"start": start, "survey": begun}, state)
             if asked := processes.agreed(watch.asked, last=True):
-                raise run.interrupted(asked)
+                raise state.interrupted(asked)
     about["training"]["seconds"] = round(time.perf_counter() - began, 3)
-    return Learned(bound[-1], params, run.curves(), about, run.stopped)
+    return Learned(bound[-1], params, state.curves(), about, state.stopped)
 
 
 def _refuse_for_dqn(**given: bool) -> None:
@@ -240,49 +240,51 @@ def _settings(about: dict[str, Any], policy: Policy, start: Params) -> dict[str,
 
 
 def _train(
-    run: Run,
+    state: TrainingState,
     todo: list[Stage],
     key: jax.Array,
     optimizer: optax.GradientTransformation | None,
     scale: str,
     temperature: Temperature | None,
 ) -> Iterator[Step]:
-    """The iterations of all stages, from where the run is."""
+    """The iterations of all stages, from where training is."""
     lengths = [stage.iterations for stage in todo]
     for place, stage in enumerate(todo):
-        if place < run.stage or run.stopped:
+        if place < state.stage or state.stopped:
             continue
-        run.enter(place)
+        state.enter(place)
         chosen = optimizer or stage.recipe.optimizer_for(stage.iterations, stage.policy.horizon)
         steps = Steps(stage.policy.compiled(), chosen, scale)
         own = jax.random.fold_in(prng.stream(key, "training"), place)
         before, total = sum(lengths[:place]), sum(lengths)
-        for step in _ascend(run, stage, own, steps, temperature):
+        for step in _ascend(state, stage, own, steps, temperature):
             yield dataclasses.replace(step, iteration=before + step.iteration, iterations=total)
-    if not run.stopped and not any(run.history["norm"]):
-        run.stopped = f"the gradient was {ZERO}"
+    if not state.stopped and not any(state.history["norm"]):
+        state.stopped = f"the gradient was {ZERO}"
 
 
 ZERO = "zero on the whole batch: there is nothing to learn, or the batch is too small"
 
 
 def _ascend(
-    run: Run, stage: Stage, key: jax.Array, steps: Steps, temperature: Temperature | None
+    state: TrainingState, stage: Stage, key: jax.Array, steps: Steps, temperature: Temperature | None
 ) -> Iterator[Step]:
-    """The iterations of one stage, from where the run is: Algorithm 1."""
+    """The iterations of one stage, from where training is: Algorithm 1."""
     horizon, iterations, alpha = stage.policy.horizon, stage.iterations, 1.0
     if steps.optimizer is PLAIN:
-        first = stage.compute(stage.job(params=run.stage_start, key=key, batch=0, learned=stage.critic))
-        c = steps.bound_on_norm(run.stage_start, first)
+        first = stage.compute(stage.job(params=state.stage_start, key=key, batch=0, learned=stage.critic))
+        c = steps.bound_on_norm(state.stage_start, first)
         if first.fault or not 0 < c < math.inf:
-            run.stopped = first.fault or f"the gradient at the start was {ZERO if c == 0 else 'not finite'}"
+            state.stopped = (
+                first.fault or f"the gradient at the start was {ZERO if c == 0 else 'not finite'}"
+            )
             return
         alpha = 1 / (c * math.sqrt(iterations))
-    run.begin(steps.first_state(run.params), stage.critic)
-    while run.iteration < iterations and not run.stopped:
-        i = run.iteration + 1
+    state.begin(steps.first_state(state.params), stage.critic)
+    while state.iteration < iterations and not state.stopped:
+        i = state.iteration + 1
         controls = stage.controls(i, temperature)
-        job = stage.job(params=run.params, key=key, batch=i, learned=run.critic, **controls)
-        run.take(stage.compute(job), steps, alpha, horizon)
-        seen = (float(run.history[name][-1]) for name in ("norm", "regret", "regret_se"))
-        yield Step(i, iterations, horizon, run.params, *seen)
+        job = stage.job(params=state.params, key=key, batch=i, learned=state.critic, **controls)
+        state.take(stage.compute(job), steps, alpha, horizon)
+        seen = (float(state.history[name][-1]) for name in ("norm", "regret", "regret_se"))
+        yield Step(i, iterations, horizon, state.params, *seen)
