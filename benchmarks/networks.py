@@ -110,7 +110,7 @@ def ablation() -> dict[str, Task]:
     changes: dict[str, dict[str, Any]] = {
         "usual": variant(),
         "critic without luck": variant(estimator=estimator("critic")),
-        "no critic: leave-one-out over 4 runs": variant(
+        "no critic: leave-one-out over 4 rollouts": variant(
             estimator=estimator("leave-one-out", 4), batch=quarter
         ),
         "no critic: self": variant(estimator=estimator("self"), batch=half),

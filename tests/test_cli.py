@@ -355,7 +355,7 @@ def assert_refused(ran, word):
         ("learn --baseline slef", "unknown baseline 'slef': did you mean 'self'"),
         ("gradient --baselines none,slef", "unknown baseline 'slef': did you mean 'self'"),
         ("gradient --baselines ,", "baseline"),
-        ("learn --baseline self --runs 3", "self takes 2 runs, not 3"),
+        ("learn --baseline self --rollouts 3", "self takes 2 rollouts, not 3"),
         ("learn --optimizer adm", "unknown optimizer 'adm': did you mean 'adam'"),
         ("learn --optimizer adam --learning-rate -1", "learning rate"),
         ("learn --optimizer adam --learning-rate nan", "learning rate"),

@@ -33,7 +33,7 @@ ESTIMATORS = {
     "none": Estimator("none"),
     "optimal": Estimator("optimal"),
     "self": Estimator("self"),
-    "leave-one-out": Estimator("leave-one-out", runs=3),
+    "leave-one-out": Estimator("leave-one-out", rollouts=3),
     "expected returns": Estimator("self", returns="expected"),
     "optimal, expected": Estimator("optimal", returns="expected"),
 }
@@ -172,7 +172,7 @@ def test_lemma_gradient_differs():
     """At θ = .2 the lemma's estimator is off by more than ten standard errors."""
     exact = float(by_enumeration(Exp3(theta=0.2), SMALL).gradient["theta"])
     biased = float(by_enumeration(Exp3(theta=0.2, gradient="lemma"), SMALL).gradient["theta"])
-    how = Estimator("leave-one-out", runs=8, returns="expected")
+    how = Estimator("leave-one-out", rollouts=8, returns="expected")
     found = estimate(Exp3(theta=0.2, gradient="lemma"), SMALL, instances=2_000_000, estimator=how)
     assert_z(found.mean[0], found.se[0], biased)
     assert abs(found.mean[0] - exact) > 10 * found.se[0]
@@ -192,7 +192,7 @@ def test_baselines_reduce_the_variance():
 
 @pytest.mark.parametrize("baseline", ["optimal", "self"])
 def test_shared_noise_changes_nothing_but_the_spread(baseline):
-    """At θ = 4 runs often differ, and what they differ by is then less noisy."""
+    """At θ = 4 rollouts often differ, and what they differ by is then less noisy."""
     found = {
         noise: estimate(
             SoftElim(theta=4.0),
@@ -323,9 +323,9 @@ def test_what_cannot_be_differentiated_is_refused():
             estimate(SoftElim(), problem, instances=instances)
     for arguments, match in (
         (("slef",), "did you mean 'self'"),
-        (("self", 3), "2 runs"),
+        (("self", 3), "2 rollouts"),
         (("leave-one-out", 1), "at least 2"),
-        (("none", 0), "runs"),
+        (("none", 0), "rollouts"),
         (("none", None, "mean"), "returns"),
     ):
         with pytest.raises(InputError, match=match):

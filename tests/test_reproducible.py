@@ -83,8 +83,8 @@ def test_instances_in_a_batch_do_not_influence_each_other():
 def test_the_baseline_leaves_instances_and_rewards_as_they_were():
     """Without a policy's own randomness the realised regrets are the same for all baselines."""
     found = {
-        name: estimate(SoftElim(), PROBLEM, instances=500, estimator=Estimator(name, runs=runs))
-        for name, runs in (("none", 2), ("optimal", 2), ("self", 2))
+        name: estimate(SoftElim(), PROBLEM, instances=500, estimator=Estimator(name, rollouts=rollouts))
+        for name, rollouts in (("none", 2), ("optimal", 2), ("self", 2))
     }
     assert len({bits(f.regrets) for f in found.values()}) == 1
 
@@ -122,7 +122,7 @@ def test_nothing_is_nan_under_scrutiny():
 
 
 def test_every_draw_has_bits_of_its_own(monkeypatch):
-    """Rewards and actions of all rounds, runs and instances: as many words as draws."""
+    """Rewards and actions of all rounds, rollouts and instances: as many words as draws."""
     seen = []
     original = prng.hash_words
 

@@ -50,7 +50,7 @@ def test_the_closed_form_is_concave():
 def test_gradband_converges_to_the_best(start):
     """From either side it ends where the closed form is within .1 of its maximum."""
     best = max(closed_form(theta) for theta in range(1, HORIZON // 2 + 1))
-    how = Estimator("leave-one-out", runs=8, returns="expected")
+    how = Estimator("leave-one-out", rollouts=8, returns="expected")
     learned = learn(ExploreThenCommit(theta=start), PROBLEM, iterations=150, batch=2000, estimator=how)
     tail = 10 ** np.log10(learned.history["params"][-50:, 0]).mean()
     assert closed_form(float(tail)) > best - 0.1

@@ -38,7 +38,10 @@ def gradient(
             help="Add the exact gradient: two Bernoulli arms, up to 400 rounds, policies of counts.",
         ),
     ] = False,
-    runs: Annotated[int | None, typer.Option(help="Runs on each instance, for leave-one-out (4).")] = None,
+    rollouts: Annotated[
+        int | None,
+        typer.Option("--rollouts", "--runs", help="Rollouts on each instance, for leave-one-out (4)."),
+    ] = None,
     returns: Annotated[str, typer.Option(help="realised, or expected rewards in the return.")] = "realised",
     arms: Arms = None,
     horizon: Horizon = None,
@@ -73,7 +76,7 @@ def gradient(
     if not names and not exact:
         raise InputError("there is no baseline to compare")
     estimators = {
-        name: gb.Estimator(name, runs if name == "leave-one-out" else None, returns) for name in names
+        name: gb.Estimator(name, rollouts if name == "leave-one-out" else None, returns) for name in names
     }
     for value in values:
         bound = dataclasses.replace(start, theta=value).bind(task.arms, task.horizon)

@@ -74,7 +74,10 @@ def learn(
         str | None,
         typer.Option(help="none, optimal, self, leave-one-out, critic or luck (gradband: self)."),
     ] = None,
-    runs: Annotated[int | None, typer.Option(help="Runs on each instance (leave-one-out: 4).")] = None,
+    rollouts: Annotated[
+        int | None,
+        typer.Option("--rollouts", "--runs", help="Rollouts on each instance (leave-one-out: 4)."),
+    ] = None,
     returns: Annotated[
         str | None, typer.Option(help="realised or expected rewards in the return (gradband: realised).")
     ] = None,
@@ -127,7 +130,7 @@ def learn(
 
       gradband learn bernoulli-10 --seed 3 --out runs/ten-arms
 
-      gradband learn mine.toml --policy exp3:theta=0.5 --baseline leave-one-out --runs 8
+      gradband learn mine.toml --policy exp3:theta=0.5 --baseline leave-one-out --rollouts 8
 
       gradband learn uniform-2 --optimizer adam --learning-rate 0.05 --decay 0.99
 
@@ -161,7 +164,7 @@ def learn(
         "recipe": recipe,
         "iterations": iterations,
         "batch": batch,
-        "estimator": make_estimator(start, task, recipe, baseline, runs, returns),
+        "estimator": make_estimator(start, task, recipe, baseline, rollouts, returns),
         "optimizer": make_optimizer(optimizer, learning_rate, decay),
         "optimizer_name": " ".join(map(str, (optimizer, learning_rate, decay))) if optimizer else "",
         "scale": scale,

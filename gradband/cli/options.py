@@ -102,18 +102,18 @@ def make_estimator(
     problem: "Problem",
     recipe: str | None,
     baseline: str | None,
-    runs: int | None,
+    rollouts: int | None,
     returns: str | None,
 ) -> "Estimator | None":
     """The recipe's estimator with what is given in its place, or None if nothing is."""
-    if baseline is None and runs is None and returns is None:
+    if baseline is None and rollouts is None and returns is None:
         return None
     from gradband.gradient.estimator import Estimator
     from gradband.learning import recipes
     from gradband.policies import binding
 
     usual = recipes.choose(binding.check(policy, problem), recipe).estimate(problem)
-    count = usual.runs if baseline is None and runs is None else runs
+    count = usual.rollouts if baseline is None and rollouts is None else rollouts
     return Estimator(baseline or usual.baseline, count, returns or usual.returns)
 
 

@@ -3,7 +3,7 @@
 `jax.vmap` moves the batch to the front wherever something is broadcast. For a bandit with two arms
 that leaves arrays of shape [batch, 2], and a CPU then fills its vector registers with two numbers at
 a time, or transposes at every step. Here a function written for one instance is traced once, and its
-operations are replayed on arrays [..., R, B]: R runs on each of B instances. The results are those
+operations are replayed on arrays [..., R, B]: R rollouts on each of B instances. The results are those
 of `vmap`; SoftElim's gradient on two arms takes about a third of the time.
 
 Operations that this file does not know go through `jax.vmap` one by one, so every JAX function works.
@@ -39,7 +39,7 @@ def batch_last(
 ) -> Callable[..., Any]:
     """Maps `function` over the last two axes, `batch` = (R, B), of the arguments marked in `batched`.
 
-    A marked argument's arrays end in (R, B) or, when all runs share them, (1, B); an unmarked one
+    A marked argument's arrays end in (R, B) or, when all rollouts share them, (1, B); an unmarked one
     is the same for all. Every array of the result ends in (R, B).
 
     >>> add = batch_last(lambda x, y: x.sum() + y, (2, 3), (True, False))

@@ -25,10 +25,10 @@ def block_size(arms: int) -> int:
     return int(2 ** np.clip(np.round(np.log2(1024 / arms)), 5, 9))
 
 
-def kept_block_size(runs: int, horizon: int) -> int:
-    """Instances in a block whose rounds are kept for a gradient: about 128 runs, fewer if they are long."""
+def kept_block_size(rollouts: int, horizon: int) -> int:
+    """Instances in a block whose rounds are kept for a gradient: about 128 rollouts, fewer if long."""
     most = min(128, 2**16 / horizon)
-    return int(2 ** max(0, np.floor(np.log2(most / runs))))
+    return int(2 ** max(0, np.floor(np.log2(most / rollouts))))
 
 
 class Workers(NamedTuple):

@@ -26,7 +26,7 @@ def fault(
     params: Params,
     key: Array,
     regrets: np.ndarray,
-    runs: int = 1,
+    rollouts: int = 1,
     temperature: float | None = None,
     batch: int | None = None,
 ) -> str:
@@ -40,7 +40,7 @@ def fault(
     block, place = divmod(instance, TWO)
     key = key if batch is None else jax.random.fold_in(key, np.uint32(batch))
     tau = None if temperature is None else np.float32(temperature)
-    play = partial(_play, policy.compiled(), TWO, runs)
+    play = partial(_play, policy.compiled(), TWO, rollouts)
     seen, means = jax.tree.map(np.asarray, play(problem, params, key, np.int32(block), tau))
     where = f"instance {instance}"
     if means is not None:
@@ -73,7 +73,7 @@ def fault(
 def _play(
     policy: Policy,
     size: int,
-    runs: int,
+    rollouts: int,
     problem: Problem,
     params: Params,
     key: Array,
@@ -97,7 +97,7 @@ def _play(
         key,
         block,
         size,
-        runs,
+        rollouts,
         lambda seen, round: seen if round.means is None else round.means,
         lambda score: jnp.zeros((problem.arms, 1, size)),
         temperature,

@@ -1,6 +1,6 @@
 """Rollout: plays a policy on a block of instances. This is the only loop over rounds.
 
-All R runs on B instances advance together; every array ends in (R, B). The reward table Y is
+All R rollouts on B instances advance together; every array ends in (R, B). The reward table Y is
 virtual: a reward is a function of the seed, the instance, the round and the arm, so every run sees
 the same Y and none of it is stored.
 """
@@ -74,7 +74,7 @@ def play(
     key: Array,
     block: Array,
     size: int,
-    runs: int,
+    rollouts: int,
     observe: Callable[[Any, Round], Any],
     start: Callable[[Array], Any],
     temperature: Array | None = None,
@@ -83,7 +83,7 @@ def play(
     record: Callable[[Round], Any] = lambda round: None,
     look_ahead: bool = False,
 ) -> tuple[Any, Any, Round | None]:
-    """Plays `runs` runs on each of the `size` instances of a block, and returns what was observed, what
+    """Plays each of the `size` instances of a block `rollouts` times, and returns what was observed, what
     was recorded, and what comes afterwards as one more round, if anything does.
 
     `start(log_prob)` is what is seen before the first round, given the log-probability [R, B] of the
@@ -95,7 +95,7 @@ def play(
     rewards, and says in every round what it would do. To `look_ahead` is to find a round's `after`, at the
     price of two more updates.
     """
-    prior, shape = problem.prior, (runs, size)
+    prior, shape = problem.prior, (rollouts, size)
     least, most = (0.0, 1.0) if prior.rewards.unit else (-LARGEST, LARGEST)
     params = policy.folded(params)
     other = None if reference is None else reference[0]
@@ -105,7 +105,7 @@ def play(
     # Each instance has a key for its rewards, and each run on it one for its actions. The keys of a
     # round are their hashes with the round's number.
     rows = [prng.stream(key, "reward")]
-    rows += [jax.random.fold_in(prng.stream(key, "action"), run) for run in range(runs)]
+    rows += [jax.random.fold_in(prng.stream(key, "action"), run) for run in range(rollouts)]
     fold = jax.vmap(jax.vmap(jax.random.fold_in, (None, 0)), (0, None))
     keys = prng.words(fold(jnp.stack(rows), number))
 
@@ -145,7 +145,7 @@ def play(
         (params, _), (state, _) = params, states
         pulls, log_probs = _pull_many(policy, key, params, state, temperature, problem.batch)
         pulls, means = checkpoint_name(pulls, KEPT), prior.means(instance)
-        # Each arm has a noise of its own, the same in all runs.
+        # Each arm has a noise of its own, the same in all rollouts.
         sums = checkpoint_name(prng.binomial(prng.uniforms(reward_key, problem.arms), pulls, means), KEPT)
         played = {"arm": None, "log_probs": log_probs, "reward": sums.sum(), "mean": (pulls * means).sum()}
         log_prob = jnp.zeros(())
@@ -187,7 +187,7 @@ def play(
         )
 
         def once(function: Callable[..., Any]) -> Any:
-            """What is the same for all runs, computed once an instance."""
+            """What is the same for all rollouts, computed once an instance."""
             return batch_last(function, (1, size), (True, True, False))(reward_key, instance, t)
 
         best_reward = once(best_arm) if prior.knows_means else None

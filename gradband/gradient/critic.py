@@ -60,7 +60,7 @@ def surprise(luck: Array, after: tuple[Array, Array], gaps: Array) -> Array:
 
 
 def moments(seen: Array, to_go: Array, counted: Array) -> Array:
-    """Σ x (x, G)ᵀ [n, F, F + 1] over the counted runs, from x [n, F, R, B] and G [n, R, B]."""
+    """Σ x (x, G)ᵀ [n, F, F + 1] over the counted rollouts, from x [n, F, R, B] and G [n, R, B]."""
     both = jnp.where(counted[None, None, None], jnp.concatenate([seen, to_go[:, None]], axis=1), 0)
     return jnp.einsum("tfrb,tgrb->tfg", seen, both)
 

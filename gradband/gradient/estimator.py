@@ -22,7 +22,7 @@ from gradband.core.errors import InputError, shown, unknown, whole
 from gradband.core.pytrees import brief
 from gradband.engine import blocks, diagnosis, rollout
 from gradband.gradient import critic
-from gradband.gradient.baselines import BASELINES, runs_for
+from gradband.gradient.baselines import BASELINES, rollouts_for
 from gradband.gradient.critic import Critic
 from gradband.policies import Params, Policy, as_policy, binding
 from gradband.problems import Problem, as_problem
@@ -44,7 +44,7 @@ class Estimate:
     per_instance: np.ndarray | None
     """gradients [P, m] of the instances, in forward mode"""
     regrets: np.ndarray
-    """regrets [m] of the instances, averaged over runs"""
+    """regrets [m] of the instances, averaged over rollouts"""
     moments: np.ndarray | None = None
     """what a critic learns from [n, F, F + 1]"""
     fault: str = ""
@@ -61,18 +61,18 @@ class Estimate:
 
 @dataclasses.dataclass(frozen=True)
 class Estimator:
-    """How to estimate: baseline, number of runs on an instance, and what a return is made of.
+    """How to estimate: baseline, number of rollouts on an instance, and what a return is made of.
 
-    >>> Estimator("self").runs
+    >>> Estimator("self").rollouts
     2
     """
 
     baseline: str = "self"
-    runs: int | None = None
+    rollouts: int | None = None
     returns: str = "realised"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "runs", runs_for(self.baseline, self.runs))
+        object.__setattr__(self, "rollouts", rollouts_for(self.baseline, self.rollouts))
         if self.returns not in RETURNS:
             raise unknown("returns", self.returns, RETURNS)
 
@@ -168,7 +168,7 @@ def gradient_job(
     """
     tau, beta = (None if each is None else np.float32(each) for each in (temperature, entropy))
     few = _few(params)
-    kept = blocks.kept_block_size(how.runs or 1, problem.rounds)
+    kept = blocks.kept_block_size(how.rollouts or 1, problem.rounds)
     size = blocks.block_size(problem.arms) if few and learned is None else kept
     weights = None if learned is None else learned.weights
     operands = problem, params, key, np.uint32(batch), np.int32(instances), tau, beta, weights
@@ -184,7 +184,7 @@ def compute(job: blocks.BlockJob, on: blocks.Workers) -> Estimate:
     if weights is not None:
         taught = np.array([moments for _, _, moments in results], np.float64).sum(0)
     regret = blocks.join([regret for _, regret, _ in results], instances)
-    fault = diagnosis.fault(policy, problem, params, key, regret, how.runs or 1, tau, batch)
+    fault = diagnosis.fault(policy, problem, params, key, regret, how.rollouts or 1, tau, batch)
     if not few:
         found = from_blocks([result[:2] for result in results], instances, size)
         return dataclasses.replace(found, moments=taught, fault=fault)
@@ -224,7 +224,7 @@ def _surrogate(
     counted: Array,
     kept: bool,
 ) -> tuple[Array, tuple[Array, Array | None]]:
-    """Σ_s a_s z_s [B] of a block's instances, averaged over runs, their regrets [B], a critic's moments.
+    """Σ_s a_s z_s [B] of a block's instances, averaged over rollouts, their regrets [B], critic's moments.
 
     With a critic, whose `weights` are [n, F], it is Σ_t (G_t − V_t) log p_t, from what was recorded.
     """
@@ -273,7 +273,7 @@ def _surrogate(
         key,
         block,
         size,
-        how.runs or 1,
+        how.rollouts or 1,
         observe,
         start,
         temperature,

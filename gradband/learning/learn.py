@@ -147,7 +147,7 @@ def learn(
             "iterations": length,
             "batch": many,
             "baseline": how.baseline,
-            "runs": how.runs,
+            "rollouts": how.rollouts,
             "returns": how.returns,
             "curriculum": list(curriculum),
             "stages": [stage.iterations for stage in todo],

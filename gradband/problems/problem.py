@@ -21,7 +21,7 @@ class Problem:
 
     With `noise="shared"` one draw a round serves all arms. A policy sees only the arm it pulls, so
     its reward and gradient have the same law as with `noise="independent"`, the paper's setting;
-    differences between two runs on an instance are less noisy.
+    differences between two rollouts on an instance are less noisy.
 
     With a `batch` of B, decisions are served in groups: a policy fixes its probabilities for the next B
     pulls, and sees their results together. The horizon counts pulls, and there are n / B rounds.
