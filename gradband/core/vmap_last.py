@@ -35,9 +35,9 @@ INLINED = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr"}
 
 
 def batch_last(
-    function: Callable[..., Any], batch: tuple[int, int], batched: tuple[bool, ...]
+    function: Callable[..., Any], batch_shape: tuple[int, int], batched: tuple[bool, ...]
 ) -> Callable[..., Any]:
-    """Maps `function` over the last two axes, `batch` = (R, B), of the arguments marked in `batched`.
+    """Maps `function` over the last two axes, `batch_shape` = (R, B), of the arguments marked in `batched`.
 
     A marked argument's arrays end in (R, B) or, when all rollouts share them, (1, B); an unmarked one
     is the same for all. Every array of the result ends in (R, B).
@@ -64,8 +64,8 @@ def batch_last(
                 )
             )
         closed, result = jax.make_jaxpr(function, return_shape=True)(*examples)
-        outputs = _replay(closed, inputs, batch)
-        flat = [_widen(value, flag, batch) for value, flag in outputs]
+        outputs = _replay(closed, inputs, batch_shape)
+        flat = [_widen(value, flag, batch_shape) for value, flag in outputs]
         return jax.tree.unflatten(jax.tree.structure(result), flat)
 
     return mapped
@@ -74,7 +74,7 @@ def batch_last(
 Value = tuple[Array, bool]  # an array, and whether its last two axes are the batch's
 
 
-def _replay(closed: Any, inputs: list[Value], batch: tuple[int, int]) -> list[Value]:
+def _replay(closed: Any, inputs: list[Value], batch_shape: tuple[int, int]) -> list[Value]:
     """Evaluates a traced function on batched values."""
     jaxpr = closed.jaxpr
     known: dict[Any, Value] = {
@@ -89,16 +89,16 @@ def _replay(closed: Any, inputs: list[Value], batch: tuple[int, int]) -> list[Va
 
     for equation in jaxpr.eqns:
         inputs = [read(atom) for atom in equation.invars]
-        outputs = _apply(equation, inputs, batch)
+        outputs = _apply(equation, inputs, batch_shape)
         known.update(zip(equation.outvars, outputs, strict=True))
     return [read(atom) for atom in jaxpr.outvars]
 
 
-def _apply(equation: Any, inputs: list[Value], batch: tuple[int, int]) -> list[Value]:
+def _apply(equation: Any, inputs: list[Value], batch_shape: tuple[int, int]) -> list[Value]:
     """One operation on batched values."""
     name, parameters = equation.primitive.name, equation.params
     if name in INLINED:
-        return _replay(parameters[INLINED[name]], inputs, batch)
+        return _replay(parameters[INLINED[name]], inputs, batch_shape)
     if not any(flag for _, flag in inputs):
         return [(value, False) for value in _evaluate(equation, [value for value, _ in inputs])]
     ranks = [len(atom.aval.shape) for atom in equation.invars]
@@ -122,7 +122,7 @@ def _apply(equation: Any, inputs: list[Value], batch: tuple[int, int]) -> list[V
         index = tuple(slice(a, b, s) for (a, b), s in zip(cut, strides, strict=True))
         return [(value[index], True)]
     if name == "concatenate":
-        parts = [_widen(value, flag, batch) for value, flag in inputs]
+        parts = [_widen(value, flag, batch_shape) for value, flag in inputs]
         return [(jnp.concatenate(parts, axis=parameters["dimension"]), True)]
     if name == "random_wrap":
         return [
@@ -131,8 +131,8 @@ def _apply(equation: Any, inputs: list[Value], batch: tuple[int, int]) -> list[V
     if name == "random_unwrap":
         return [(jnp.moveaxis(jax.random.key_data(value), -1, rank), True)]
     if name == "while":
-        return _while(equation, inputs, batch)
-    return _fall_back(equation, inputs, ranks, batch)
+        return _while(equation, inputs, batch_shape)
+    return _fall_back(equation, inputs, ranks, batch_shape)
 
 
 def _same(equation: Any, values: list[Any], flag: bool) -> list[Value]:
@@ -159,25 +159,25 @@ def _align(inputs: list[Value], ranks: list[int], rank: int) -> list[Array]:
     return [jnp.broadcast_to(value, shape) for value in expanded]
 
 
-def _widen(value: Array, flag: bool, batch: tuple[int, int]) -> Array:
+def _widen(value: Array, flag: bool, batch_shape: tuple[int, int]) -> Array:
     """A value with both batch axes present and full."""
     if not flag:
         value = value.reshape(*value.shape, 1, 1)
-    return jnp.broadcast_to(value, (*value.shape[:-2], *batch))
+    return jnp.broadcast_to(value, (*value.shape[:-2], *batch_shape))
 
 
-def _while(equation: Any, inputs: list[Value], batch: tuple[int, int]) -> list[Value]:
+def _while(equation: Any, inputs: list[Value], batch_shape: tuple[int, int]) -> list[Value]:
     """A loop that goes on until every instance is done; those that are done stay as they are."""
     given = equation.params
     for_condition, for_body = given["cond_nconsts"], given["body_nconsts"]
     outer, inner = inputs[:for_condition], inputs[for_condition : for_condition + for_body]
     rest = slice(for_condition + for_body, None)
-    start = [_widen(value, flag, batch) for value, flag in inputs[rest]]
+    start = [_widen(value, flag, batch_shape) for value, flag in inputs[rest]]
 
     def replay(closed: Any, constants: list[Value], carry: list[Array]) -> list[Array]:
         values = constants + [(value, True) for value in carry]
-        outputs = _replay(closed, values, batch)
-        return [_widen(value, flag, batch) for value, flag in outputs]
+        outputs = _replay(closed, values, batch_shape)
+        return [_widen(value, flag, batch_shape) for value, flag in outputs]
 
     def running(carry: list[Array]) -> Array:
         return replay(given["cond_jaxpr"], outer, carry)[0]
@@ -192,12 +192,16 @@ def _while(equation: Any, inputs: list[Value], batch: tuple[int, int]) -> list[V
     return [(v, True) for v in jax.lax.while_loop(lambda c: running(c).any(), body, start)]
 
 
-def _fall_back(equation: Any, inputs: list[Value], ranks: list[int], batch: tuple[int, int]) -> list[Value]:
+def _fall_back(
+    equation: Any, inputs: list[Value], ranks: list[int], batch_shape: tuple[int, int]
+) -> list[Value]:
     """Any other operation: `jax.vmap` over a flattened batch."""
     flat = [
-        _widen(value, True, batch).reshape(*value.shape[:rank], math.prod(batch)) if flag else value
+        _widen(value, True, batch_shape).reshape(*value.shape[:rank], math.prod(batch_shape))
+        if flag
+        else value
         for (value, flag), rank in zip(inputs, ranks, strict=True)
     ]
     axes = [-1 if flag else None for _, flag in inputs]
     outputs = jax.vmap(lambda *v: _evaluate(equation, list(v)), in_axes=axes, out_axes=-1)(*flat)
-    return [(value.reshape(*value.shape[:-1], *batch), True) for value in outputs]
+    return [(value.reshape(*value.shape[:-1], *batch_shape), True) for value in outputs]

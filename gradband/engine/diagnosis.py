@@ -28,17 +28,17 @@ def fault(
     regrets: np.ndarray,
     rollouts: int = 1,
     temperature: float | None = None,
-    batch: int | None = None,
+    iteration: int | None = None,
 ) -> str:
     """A sentence on the first instance whose regret is not a number, or none if all are numbers.
 
-    Rounds are counted from 1, instances from 0. The key may be one of many batches.
+    Rounds are counted from 1, instances from 0. The key may be that of many iterations.
     """
     if np.isfinite(regrets).all():
         return ""
     instance = int(np.argmin(np.isfinite(regrets)))
     block, place = divmod(instance, TWO)
-    key = key if batch is None else jax.random.fold_in(key, np.uint32(batch))
+    key = key if iteration is None else jax.random.fold_in(key, np.uint32(iteration))
     tau = None if temperature is None else np.float32(temperature)
     play = partial(_play, policy.compiled(), TWO, rollouts)
     seen, means = jax.tree.map(np.asarray, play(problem, params, key, np.int32(block), tau))

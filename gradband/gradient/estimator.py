@@ -134,8 +134,10 @@ def estimate(
     on = blocks.workers(devices, memory)
     task = jax.device_put(problem)
 
-    def run(batch: int, learned: Critic | None = None) -> Estimate:
-        return compute(gradient_job(bound, task, params, key, batch, instances, how, learned=learned), on)
+    def run(iteration: int, learned: Critic | None = None) -> Estimate:
+        return compute(
+            gradient_job(bound, task, params, key, iteration, instances, how, learned=learned), on
+        )
 
     blank = Critic.blank(how.baseline, problem.rounds)
     if blank is None:
@@ -155,14 +157,14 @@ def gradient_job(
     problem: Problem,
     params: Params,
     key: Array,
-    batch: int,
+    iteration: int,
     instances: int,
     how: Estimator,
     temperature: float | None = None,
     entropy: float | None = None,
     learned: Critic | None = None,
 ) -> blocks.BlockJob:
-    """The gradient of a bound policy, for checked input, on the key's batch of this number.
+    """The gradient of a bound policy, for checked input, on the instances of this iteration.
 
     With an `entropy` β, the gradient of β Σ_t H(p_t) along the rollouts is added to it.
     """
@@ -171,20 +173,20 @@ def gradient_job(
     kept = blocks.kept_block_size(how.rollouts or 1, problem.rounds)
     size = blocks.block_size(problem.arms) if few and learned is None else kept
     weights = None if learned is None else learned.weights
-    operands = problem, params, key, np.uint32(batch), np.int32(instances), tau, beta, weights
+    operands = problem, params, key, np.uint32(iteration), np.int32(instances), tau, beta, weights
     return blocks.BlockJob(_differentiate, (policy.compiled(), how, size, few), operands, instances, size)
 
 
 def compute(job: blocks.BlockJob, on: blocks.Workers) -> Estimate:
     """The estimate from the blocks of a `gradient_job`."""
     policy, how, size, few = job.settings
-    problem, params, key, batch, _, tau, _, weights = job.operands
+    problem, params, key, iteration, _, tau, _, weights = job.operands
     instances, results = job.instances, blocks.map_blocks(job, on)
     taught = None
     if weights is not None:
         taught = np.array([moments for _, _, moments in results], np.float64).sum(0)
     regret = blocks.join([regret for _, regret, _ in results], instances)
-    fault = diagnosis.fault(policy, problem, params, key, regret, how.rollouts or 1, tau, batch)
+    fault = diagnosis.fault(policy, problem, params, key, regret, how.rollouts or 1, tau, iteration)
     if not few:
         found = from_blocks([result[:2] for result in results], instances, size)
         return dataclasses.replace(found, moments=taught, fault=fault)
@@ -307,7 +309,7 @@ def _differentiate(
     problem: Problem,
     params: Params,
     key: Array,
-    batch: Array,
+    iteration: Array,
     instances: Array,
     temperature: Array | None,
     entropy: Array | None,
@@ -319,7 +321,7 @@ def _differentiate(
     With `few` parameters each instance's own gradient [P, B], in forward mode; otherwise their sum [P].
     """
     flat, unravel = ravel_pytree(params)
-    key = jax.random.fold_in(key, batch)
+    key = jax.random.fold_in(key, iteration)
     counted = block * size + jnp.arange(size) < instances
 
     def surrogate(flat: Array) -> tuple[Array, tuple[Array, Array | None]]:

@@ -27,23 +27,23 @@ def agreement_job(
     problem: Problem,
     params: Params,
     key: Array,
-    batch: int,
+    iteration: int,
     instances: int,
     reference: tuple[Policy, Params],
 ) -> blocks.BlockJob:
-    """The gradient of agreement for bound policies, on the key's batch of this number."""
+    """The gradient of agreement for bound policies, on the instances of this iteration."""
     size = blocks.kept_block_size(1, problem.horizon)
     settings = policy.compiled(), reference[0].compiled(), size
-    operands = problem, params, reference[1], key, np.uint32(batch), np.int32(instances)
+    operands = problem, params, reference[1], key, np.uint32(iteration), np.int32(instances)
     return blocks.BlockJob(_differentiate, settings, operands, instances, size)
 
 
 def compute(job: blocks.BlockJob, on: blocks.Workers) -> Estimate:
     """The estimate from the blocks of an `agreement_job`."""
     policy, *_ = job.settings
-    problem, params, _, key, batch, _ = job.operands
+    problem, params, _, key, iteration, _ = job.operands
     found = from_blocks(blocks.map_blocks(job, on), job.instances, job.size)
-    fault = diagnosis.fault(policy, problem, params, key, found.regrets, batch=batch)
+    fault = diagnosis.fault(policy, problem, params, key, found.regrets, iteration=iteration)
     return dataclasses.replace(found, fault=fault)
 
 
@@ -56,13 +56,13 @@ def _differentiate(
     params: Params,
     their_params: Params,
     key: Array,
-    batch: Array,
+    iteration: Array,
     instances: Array,
     block: Array,
 ) -> tuple[Array, Array]:
     """The gradient [P] of a block's summed agreement, and its instances' regrets [B]."""
     flat, unravel = ravel_pytree(params)
-    key = jax.random.fold_in(key, batch)
+    key = jax.random.fold_in(key, iteration)
 
     def observe(seen: tuple[Array, rollout.Regret], round: rollout.Round) -> Any:
         agreement, regret = seen

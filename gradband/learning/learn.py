@@ -164,7 +164,7 @@ def learn(
     }
     settings = _settings(about, policy, start)
     for stage in todo:
-        first = stage.job(params=start, key=key, batch=0, **stage.controls(1, temperature))
+        first = stage.job(params=start, key=key, iteration=0, **stage.controls(1, temperature))
         first.workers(on)  # or an error
     state = TrainingState(start, checkpoint=Path(checkpoint) if checkpoint else None, settings=settings)
     if resume:
@@ -272,7 +272,9 @@ def _ascend(
     """The iterations of one stage, from where training is: Algorithm 1."""
     horizon, iterations, alpha = stage.policy.horizon, stage.iterations, 1.0
     if steps.optimizer is PLAIN:
-        first = stage.compute(stage.job(params=state.stage_start, key=key, batch=0, learned=stage.critic))
+        first = stage.compute(
+            stage.job(params=state.stage_start, key=key, iteration=0, learned=stage.critic)
+        )
         c = steps.bound_on_norm(state.stage_start, first)
         if first.fault or not 0 < c < math.inf:
             state.stopped = (
@@ -284,7 +286,7 @@ def _ascend(
     while state.iteration < iterations and not state.stopped:
         i = state.iteration + 1
         controls = stage.controls(i, temperature)
-        job = stage.job(params=state.params, key=key, batch=i, learned=state.critic, **controls)
+        job = stage.job(params=state.params, key=key, iteration=i, learned=state.critic, **controls)
         state.take(stage.compute(job), steps, alpha, horizon)
         seen = (float(state.history[name][-1]) for name in ("norm", "regret", "regret_se"))
         yield Step(i, iterations, horizon, state.params, *seen)

@@ -71,9 +71,8 @@ def agreement(
     given = reference.init(jax.random.key(0)) if isinstance(imitate, Policy) else imitate.params
     pair = reference, reference.as_params(given)
     task = jax.device_put(problem)
-    instances = batch
 
-    def job(params: Params, key: Any, batch: int, **others: Any) -> blocks.BlockJob:
-        return imitation.agreement_job(policy, task, params, key, batch, instances, pair)
+    def job(params: Params, key: Any, iteration: int, **others: Any) -> blocks.BlockJob:
+        return imitation.agreement_job(policy, task, params, key, iteration, batch, pair)
 
     return Stage(policy, recipe, iterations, batch, job, partial(imitation.compute, on=on))
