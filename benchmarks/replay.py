@@ -48,7 +48,7 @@ def play(entry: Any, problem: gb.Problem, count: int, results: Results, seed: in
     rng = np.random.default_rng(seed)
     state = jax.vmap(lambda _: policy.begin(params, jnp.int32(0)))(jnp.arange(count))
     update = jax.jit(jax.vmap(functools.partial(policy.update_many, params)))
-    choose = jax.jit(jax.vmap(functools.partial(chances, policy, params, problem.batch)))
+    choose = jax.jit(jax.vmap(functools.partial(chances, policy, params, problem.pulls_per_round)))
     total = np.zeros((count, problem.arms))
     for t in range(problem.rounds):
         keys = jax.random.split(jax.random.fold_in(jax.random.key(seed), t), count)
@@ -56,7 +56,7 @@ def play(entry: Any, problem: gb.Problem, count: int, results: Results, seed: in
         if policy.differentiable:
             opening = t == 0 and isinstance(policy, Counting) and policy.opens
             p = np.full_like(found, 1 / problem.arms) if opening else found
-            found = rng.multinomial(problem.batch, p / p.sum(1, keepdims=True)).astype(float)
+            found = rng.multinomial(problem.pulls_per_round, p / p.sum(1, keepdims=True)).astype(float)
         sums = results(found.astype(np.int64))
         state = update(state, jnp.asarray(found, jnp.float32), jnp.asarray(sums, jnp.float32))
         total += found
@@ -210,7 +210,7 @@ def main() -> None:
 
 def measure(given: argparse.Namespace, path: Path) -> None:
     unseen, held, fitted, best, others = prepared(given.data, given.arms, given.seed)
-    problem = gb.Problem(best.prior, given.horizon, batch=given.batch)
+    problem = gb.Problem(best.prior, given.horizon, pulls_per_round=given.batch)
     past_experiments.save(given.out / "experiments.safetensors", {"fitted": fitted, "held-out": held})
     fit = {"file": "experiments.safetensors", "others": [entry.prior.describe() for entry in others]}
     trial = Trial(unseen, best.prior, problem, given.experiments, given.seed)

@@ -121,7 +121,7 @@ def test_thompson_sampling_by_counts_and_by_play():
 def test_batches_have_it_too():
     """One batch of an equal split, and then the winner: by going through all results."""
     means, batch, afterwards = (0.6, 0.4), 6, 10
-    problem = gb.Problem(priors.Finite([means]), batch, batch=batch, afterwards=afterwards)
+    problem = gb.Problem(priors.Finite([means]), batch, pulls_per_round=batch, afterwards=afterwards)
     from scipy import stats
 
     wanted = 0.0

@@ -138,9 +138,9 @@ def test_learning_stops_and_keeps_the_last_good_parameters():
 
 
 def test_faults_in_batches_and_imitation_are_noticed():
-    batches = PROBLEM.replace(batch=4)
+    batches = PROBLEM.replace(pulls_per_round=4)
     with pytest.raises(InputError, match=r"sum to 1\.1, not to 1, in round 2 of instance"):
-        gb.evaluate([Wrong(factor=1.1)], PROBLEM.replace(batch=6), instances=600)
+        gb.evaluate([Wrong(factor=1.1)], PROBLEM.replace(pulls_per_round=6), instances=600)
     assert gb.evaluate([Wrong(factor=1.0)], batches, instances=600)
     learned = gb.learn(Wrong(factor=1.1), PROBLEM, imitate=Uniform(), iterations=3, batch=128)
     assert learned.stopped.startswith("the probabilities of wrong sum to 1.1")

@@ -507,8 +507,8 @@ def test_arms_that_matter_have_priors_of_their_own(tmp_path, monkeypatch, capsys
     prior = problems.load(json.loads(out)["file"]).prior
     assert prior.a / (prior.a + prior.b) == pytest.approx([0.02, 0.08], rel=0.1)
     assert problems.fit_of(json.loads(out)["file"]) is None, "there is no gain to tell"
-    code, _, told = run(monkeypatch, capsys, path, "--batch", "0", "--out", tmp_path / "x")
-    assert (code, "batch must be a whole number" in told) == (2, True)
+    code, _, told = run(monkeypatch, capsys, path, "--pulls-per-round", "0", "--out", tmp_path / "x")
+    assert (code, "pulls_per_round must be a whole number" in told) == (2, True)
     code, _, told = run(
         monkeypatch, capsys, path, "--arms-matter", "--prior", "pooled", "--out", tmp_path / "x"
     )

@@ -153,7 +153,7 @@ def test_every_situation_has_its_own_instances(fitted, tmp_path, monkeypatch):
 
 def test_a_long_test_is_measured_on_fewer_instances():
     usual = priors.Beta(4)
-    short, long = gb.Problem(usual, 40), gb.Problem(usual, 20_000, batch=200)
+    short, long = gb.Problem(usual, 40), gb.Problem(usual, 20_000, pulls_per_round=200)
     assert compare_with_defaults.affordable(short, 10_000) == 10_000
     assert 1000 <= compare_with_defaults.affordable(long, 10_000) < 2500
     assert compare_with_defaults.affordable(long, 300) == 300

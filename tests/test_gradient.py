@@ -299,7 +299,7 @@ class Coin(Counting):
 @pytest.mark.parametrize("batch", [1, 4])
 def test_the_baseline_optimal_is_what_the_best_arm_pays_on_the_same_noise(batch):
     """Whoever pulls only the best arm has exactly that, and no gradient; whoever does not mostly has."""
-    problem = Problem(priors.Finite([[0.9, 0.1], [0.2, 0.6]]), batch, batch=batch)
+    problem = Problem(priors.Finite([[0.9, 0.1], [0.2, 0.6]]), batch, pulls_per_round=batch)
     found = estimate(Coin(), problem, instances=1000, estimator=Estimator("optimal"))
     best = found.regrets < 1e-6
     assert best.sum() > 30

@@ -117,10 +117,10 @@ def test_other_settings_are_refused_with_the_difference(tmp_path):
 
 def test_settings_that_only_the_checkpoint_has_are_a_difference(tmp_path):
     path = tmp_path / "checkpoint.safetensors"
-    several = PROBLEM.replace(batch=5)
+    several = PROBLEM.replace(pulls_per_round=5)
     with pytest.raises(BrokenError):
         gb.learn("softelim", several, iterations=8, **SETTINGS, checkpoint=path, progress=until(7))
-    with pytest.raises(gb.InputError, match="problem.batch was 5, now it is not set"):
+    with pytest.raises(gb.InputError, match="problem.pulls_per_round was 5, now it is not set"):
         learn(path, resume=True)
 
 

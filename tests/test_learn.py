@@ -75,7 +75,9 @@ def test_algorithm_1_as_the_paper_prints_it(how):
     assert "choice" not in learned.about
 
 
-HEADLINES = Problem(priors.Hierarchical(4, a=2.4, b=143.0, strength=1400.0), horizon=3000, batch=100)
+HEADLINES = Problem(
+    priors.Hierarchical(4, a=2.4, b=143.0, strength=1400.0), horizon=3000, pulls_per_round=100
+)
 
 
 def test_learning_ends_as_well_as_a_grid_where_gradients_are_rare_and_large():

@@ -95,8 +95,11 @@ def test_a_curriculum_has_only_horizons_that_can_be_played():
     assert network.horizons(SoftElim(), gb.Problem(gb.priors.Beta(2), 200)) == (20, 60)
     assert network.horizons(SoftElim(), gb.Problem(gb.priors.Beta(10), 50)) == (10, 15)
     assert network.horizons(LSTM(), gb.Problem(gb.priors.Beta(10), 50)) == (5, 15)
-    assert network.horizons(SoftElim(), gb.Problem(gb.priors.Beta(2), 700, batch=100)) == (100, 300)
-    assert network.horizons(SoftElim(), gb.Problem(gb.priors.Beta(2), 300, batch=100)) == (100,)
+    assert network.horizons(SoftElim(), gb.Problem(gb.priors.Beta(2), 700, pulls_per_round=100)) == (
+        100,
+        300,
+    )
+    assert network.horizons(SoftElim(), gb.Problem(gb.priors.Beta(2), 300, pulls_per_round=100)) == (100,)
     assert network.horizons(SoftElim(), gb.Problem(gb.priors.Beta(9), 9)) == ()
     ten = gb.Problem(gb.priors.Beta(10), 30)
     learned = gb.learn(SoftElim(), ten, recipe="network", iterations=1, batch=16)

@@ -238,7 +238,7 @@ class First(Counting):
 @pytest.mark.brief
 def test_sums_over_many_rounds_lose_nothing(batch):
     """Running sums in float32 would be off by 9·10⁻⁴ after 10⁵ rounds, and by a percent after 10⁶."""
-    problem = Problem(priors.Finite([[0.6, 0.7]]), 10**6 if batch > 1 else 3 * 10**4, batch=batch)
+    problem = Problem(priors.Finite([[0.6, 0.7]]), 10**6 if batch > 1 else 3 * 10**4, pulls_per_round=batch)
     row = evaluate([First()], problem, instances=2).rows[0]
     np.testing.assert_allclose(row.rewards, 0.6 * problem.horizon, rtol=1e-6)
     np.testing.assert_allclose(row.regrets, 0.1 * problem.horizon, rtol=2e-6)

@@ -46,7 +46,7 @@ def played(law, means, batch, rng, late):
 
 def compared(name, batch, late=False):
     """z of the player's mean reward against that of the evaluation."""
-    problem = gb.Problem(PRIOR, HORIZONS[batch], batch=batch)
+    problem = gb.Problem(PRIOR, HORIZONS[batch], pulls_per_round=batch)
     given = learned(name, ARMS, problem.horizon)
     rng = np.random.default_rng(zlib.crc32(f"{name} {batch}".encode()))
     law = law_of(given)

@@ -105,7 +105,7 @@ def explain(
         f"{title}, {found.instances} instances",
         [
             "",
-            "pulls" if task.batch > 1 else "rounds",
+            "pulls" if task.pulls_per_round > 1 else "rounds",
             "pulls the best so far",
             "± se",
             *(["agrees with the optimal policy", "± se"] if shown else []),

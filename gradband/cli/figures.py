@@ -168,7 +168,7 @@ def explained(plt: Any, title: str, found: "Explanation") -> Any:
         axis = figure.add_subplot(grid[-1, 6 * i // len(rows) : 6 * (i + 1) // len(rows)])
         axis.pcolormesh(strips.rounds + 0.5, np.arange(arms + 1) + 0.5, values, **shading)
         axis.set_title(f"{shortened(name, 44)}, each arm", fontsize=10, parse_math=False)
-        axis.set(xlabel="pull" if found.problem.batch > 1 else "round", ylabel="" if i else "arm")
+        axis.set(xlabel="pull" if found.problem.pulls_per_round > 1 else "round", ylabel="" if i else "arm")
         axis.invert_yaxis()
         axis.locator_params("y", nbins=10, integer=True)
         axis.tick_params(labelleft=i == 0)
@@ -182,7 +182,7 @@ def explained(plt: Any, title: str, found: "Explanation") -> Any:
 
 
 def _rounds(found: "Explanation", first: int, last: int) -> str:
-    what = "pull" if found.problem.batch > 1 else "round"
+    what = "pull" if found.problem.pulls_per_round > 1 else "round"
     return f"{what} {first}" if first == last else f"{what}s {span(first, last)}"
 
 

@@ -38,8 +38,13 @@ def fit(
     afterwards: Annotated[
         int, typer.Option(help="People who see the arm that a test ends on, after it: they count too.")
     ] = 0,
-    batch: Annotated[
-        int, typer.Option(help="Pulls that are decided at a time, before their results are seen.")
+    pulls_per_round: Annotated[
+        int,
+        typer.Option(
+            "--pulls-per-round",
+            "--batch",
+            help="Pulls that are decided at a time, before their results are seen.",
+        ),
     ] = 1,
     held_out: Annotated[float, typer.Option(help="Share of the experiments to hold out.")] = 0.2,
     held_out_last: Annotated[
@@ -78,7 +83,7 @@ def fit(
 
       gradband fit log.parquet --experiment test_id --arm variant --reward clicked
 
-      gradband fit tests.csv --arms 4 --horizon 20000 --batch 200
+      gradband fit tests.csv --arms 4 --horizon 20000 --pulls-per-round 200
 
       gradband fit tests.csv --horizon 5000 --afterwards 100000
 
@@ -97,14 +102,18 @@ def fit(
             if arms_matter
             else unknown("prior", prior, known)
         )
-    whole("batch", batch)
+    whole("pulls_per_round", pulls_per_round)
     whole("afterwards", afterwards, least=0)
     everything = past.read(data, columns, arms_matter, drop_bad, add_up)
     fitted, rest = everything.split(held_out, seed, held_out_last)
     count = usual_arms(everything, arms)
-    length = usual_horizon(everything, count, batch) if horizon is None else whole("horizon", horizon)
-    if length % batch:
-        raise InputError(f"a test of {length} pulls is not made of whole batches of {batch}: set --horizon")
+    length = (
+        usual_horizon(everything, count, pulls_per_round) if horizon is None else whole("horizon", horizon)
+    )
+    if length % pulls_per_round:
+        raise InputError(
+            f"a test of {length} pulls is not made of whole batches of {pulls_per_round}: set --horizon"
+        )
     folder = out or Path("runs") / file_name(f"{data.stem}-fit")
     make_folder(folder)
     with terminal.progress("fitting", 1) as update:
@@ -122,7 +131,7 @@ def fit(
     written = {
         "name": data.stem,
         "horizon": length,
-        **({"batch": batch} if batch > 1 else {}),
+        **({"pulls_per_round": pulls_per_round} if pulls_per_round > 1 else {}),
         **({"afterwards": afterwards} if afterwards else {}),
         "prior": chosen.prior.describe(),
         "fit": {
@@ -137,7 +146,7 @@ def fit(
         "held_out": len(rest),
         "arms": count,
         "horizon": length,
-        "batch": batch,
+        "pulls_per_round": pulls_per_round,
         "afterwards": afterwards,
         "prior": chosen.prior.describe() | {"name": chosen.name},
         "priors": [in_numbers(entry, found[0]) for entry in found],
@@ -194,13 +203,13 @@ def usual_arms(found: Any, given: int | None) -> int:
     return int(np.bincount(found.sizes).argmax()) if given is None else number_of_arms(given, 2)
 
 
-def usual_horizon(found: Any, arms: int, batch: int) -> int:
+def usual_horizon(found: Any, arms: int, pulls_per_round: int) -> int:
     """Pulls of a test: as many per arm as in the median experiment, in whole batches."""
     import numpy as np
 
     totals = np.add.reduceat(found.pulls, found.starts[:-1])
     pulls = max(2 * arms, round(float(np.median(totals / found.sizes)) * arms))
-    return max(1, round(pulls / batch)) * batch
+    return max(1, round(pulls / pulls_per_round)) * pulls_per_round
 
 
 def warnings(experiments: int, held_out: int) -> list[str]:

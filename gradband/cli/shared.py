@@ -25,8 +25,8 @@ def describe(problem: "Problem", source: str) -> str:
 def size_of(problem: "Problem") -> str:
     """The number of arms, of rounds or pulls, and of pulls afterwards."""
     words = f"{problem.arms} arms, {problem.horizon} rounds"
-    if problem.batch > 1:
-        words = f"{problem.arms} arms, {problem.horizon} pulls in batches of {problem.batch}"
+    if problem.pulls_per_round > 1:
+        words = f"{problem.arms} arms, {problem.horizon} pulls in batches of {problem.pulls_per_round}"
     return words + (f", {problem.afterwards} pulls afterwards" if problem.afterwards else "")
 
 

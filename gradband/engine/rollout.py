@@ -143,7 +143,7 @@ def play(
 
     def pull_many(key: Array, reward_key: Array, params: Any, states: Any, instance: Any, t: Array) -> Any:
         (params, _), (state, _) = params, states
-        pulls, log_probs = _pull_many(policy, key, params, state, temperature, problem.batch)
+        pulls, log_probs = _pull_many(policy, key, params, state, temperature, problem.pulls_per_round)
         pulls, means = checkpoint_name(pulls, KEPT), prior.means(instance)
         # Each arm has a noise of its own, the same in all rollouts.
         sums = checkpoint_name(prng.binomial(prng.uniforms(reward_key, problem.arms), pulls, means), KEPT)
@@ -160,10 +160,10 @@ def play(
 
     def best_arm(reward_key: Array, instance: Any, t: Array) -> Array:
         means = prior.means(instance)
-        if problem.batch > 1:
+        if problem.pulls_per_round > 1:
             best = one_hot(jnp.argmax(means), problem.arms)
             u = jnp.where(best, prng.uniforms(reward_key, problem.arms), 0).sum()
-            return prng.binomial(u[None], jnp.full(1, float(problem.batch)), means.max()[None])[0]
+            return prng.binomial(u[None], jnp.full(1, float(problem.pulls_per_round)), means.max()[None])[0]
         return problem.reward(reward_key, instance, jnp.argmax(means), t)
 
     def all_arms(reward_key: Array, instance: Any, t: Array) -> Array:
@@ -174,14 +174,14 @@ def play(
     best_mean = None
     if means is not None:  # not a number if one of the means is none, or not allowed
         allowed = (means >= least) & (means <= most)
-        best_mean = problem.batch * jnp.where(allowed, means, jnp.nan).max(0)
+        best_mean = problem.pulls_per_round * jnp.where(allowed, means, jnp.nan).max(0)
 
     def step(carry: Any, at: tuple[Array, Any]) -> tuple[Any, Any]:
         (state, own, seen), (t, drawn) = carry, at
         bits = drawn if kept else own
         reward_key = prng.from_words(bits[0][:1], bits[1][:1])
         key = prng.from_words(bits[0][1:], bits[1][1:])
-        one = pull if problem.batch == 1 else pull_many
+        one = pull if problem.pulls_per_round == 1 else pull_many
         state, played = batch_last(one, shape, (True, True, False, True, True, False))(
             key, reward_key, (params, theirs), state, instance, t
         )
@@ -213,7 +213,7 @@ def play(
     arm = batch_last(policy.recommend, shape, (False, True))(params, state)
     mean = batch_last(lambda arm, means: pick(means, arm), shape, (True, True))(arm, means)
     assert best_mean is not None
-    gained, best = problem.afterwards * mean, problem.afterwards / problem.batch * best_mean
+    gained, best = problem.afterwards * mean, problem.afterwards / problem.pulls_per_round * best_mean
     known = {"mean": gained, "best_reward": best, "best_mean": best}
     return seen, recorded, Round(jnp.uint32(problem.rounds), arm, jnp.zeros(shape), gained, None, **known)
 
@@ -300,7 +300,7 @@ def _pull(
 
 
 def _pull_many(
-    policy: Policy, key: Array, params: Params, state: Any, temperature: Array | None, batch: int
+    policy: Policy, key: Array, params: Params, state: Any, temperature: Array | None, count: int
 ) -> tuple[Array, Array | None]:
     """How often a policy pulls each arm [K] in a batch, and log p [K] if it has a density.
 
@@ -308,10 +308,10 @@ def _pull_many(
     once, since a batch may be smaller than K.
     """
     if not policy.differentiable:
-        return policy.allocate(key, params, state, batch), None
+        return policy.allocate(key, params, state, count), None
     log_probs = _tempered(policy.log_probs(params, state), temperature)
     p = jnp.exp(jax.lax.stop_gradient(log_probs))
-    return prng.multinomial(key, jnp.asarray(batch, p.dtype), p), log_probs
+    return prng.multinomial(key, jnp.asarray(count, p.dtype), p), log_probs
 
 
 def _log_probs(policy: Policy, params: Params, state: Any, t: Array, temperature: Array | None) -> Array:

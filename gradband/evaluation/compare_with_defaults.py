@@ -189,7 +189,7 @@ def measure(
 
 def affordable(problem: Problem, instances: int) -> int:
     """As many of the instances as can be played soon: Thompson sampling, the slowest, says how many."""
-    samples = problem.rounds * min(problem.batch, MOST_SAMPLES)
+    samples = problem.rounds * min(problem.pulls_per_round, MOST_SAMPLES)
     return max(2, min(instances, max(1000, BUDGET // (2 * samples))))
 
 

@@ -203,7 +203,7 @@ class _Plan:
 
     arms: int
     rounds: int
-    batch: int
+    pulls_per_round: int
     """pulls in a round"""
     windows: tuple[tuple[int, int], ...]
     columns: int
@@ -238,11 +238,11 @@ class _Plan:
 
 
 def _plan(problem: Problem, key: Array) -> _Plan:
-    n, arms, batch = problem.rounds, problem.arms, problem.batch
+    n, arms, pulls = problem.rounds, problem.arms, problem.pulls_per_round
     width = max(1, n // 10)
-    first = min(-(-arms // batch), n - width)  # after each arm could have been pulled once
+    first = min(-(-arms // pulls), n - width)  # after each arm could have been pulled once
     starts = (first, max(first, (n - width) // 2), n - width)
-    few = (first + width) * batch  # pulls allow only for few means and shares: the cells are not finer
+    few = (first + width) * pulls  # pulls allow only for few means and shares: the cells are not finer
     rows: Any = np.linspace(0, 1, min(SHARES, few | 1) + 1)
     if arms > 2:
         steps = [round(2 ** (half / 2)) for half in range(60)]  # 0, 1, 2, 3, 4, 6, 8, 11, 16, 23, …
@@ -251,7 +251,7 @@ def _plan(problem: Problem, key: Array) -> _Plan:
     return _Plan(
         arms,
         n,
-        batch,
+        pulls,
         tuple((start, start + width) for start in starts),
         min(COLUMNS, n),
         min(CELLS, 2 * few - 1),
@@ -341,7 +341,7 @@ def _play(
         else:
             pulled = jnp.where(arms == round.arm, 1.0, 0.0)
             earned = pulled * round.reward
-        ours = pulled / plan.batch if round.log_probs is None else jnp.exp(round.log_probs[:, 0])
+        ours = pulled / plan.pulls_per_round if round.log_probs is None else jnp.exp(round.log_probs[:, 0])
         optimal = jnp.zeros_like(ours) if round.reference is None else round.reference[:, 0]
         both = jnp.stack([ours, optimal])
         now = ((inside[:, 0] <= t) & (t < inside[:, 1]))[:, None]
@@ -391,7 +391,7 @@ def _summed(
     ):
         rounds = end - first
         agrees = Mean.of(agreed / rounds) if compared else None
-        shown = first * plan.batch + 1, end * plan.batch
+        shown = first * plan.pulls_per_round + 1, end * plan.pulls_per_round
         windows.append(Window(when, *shown, Mean.of(ahead / rounds), agrees))
     return Explanation(
         name,
@@ -405,7 +405,7 @@ def _summed(
             ours,
             optimal if compared else None,
         ),
-        Strips(edges * plan.batch, columns[0], columns[1] if compared else None),
+        Strips(edges * plan.pulls_per_round, columns[0], columns[1] if compared else None),
         tuple(Mean.of(share) for share in blocks.join(pulls, instances) / problem.horizon),
         note,
     )

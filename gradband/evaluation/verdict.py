@@ -76,7 +76,7 @@ class Verdict:
             return (
                 [] if self.grade(self.before) == "better" else ["More instances (--batch) may show more."]
             )
-        single = problem.batch == 1 and problem.unit
+        single = problem.pulls_per_round == 1 and problem.unit
         network = self.policy in ("lstm", "index")
         ideas = []
         if problem.unit and self.policy not in ("kl-softelim", "index"):

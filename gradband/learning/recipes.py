@@ -70,14 +70,14 @@ class Recipe:
         if not problem.prior.knows_means:
             return Estimator("leave-one-out")
         # What a single reward would change is not to be had of a batch.
-        return self.estimator if problem.batch == 1 else Estimator("critic", returns="expected")
+        return self.estimator if problem.pulls_per_round == 1 else Estimator("critic", returns="expected")
 
     def horizons(self, policy: Policy, problem: Problem) -> tuple[int, ...]:
         """The curriculum in whole batches, each with a round for every arm where the policy needs that."""
         found: dict[int, None] = {}
         for wanted in self.curriculum(problem.horizon):
             for least in (wanted, max(wanted, problem.arms), max(wanted, 2 * problem.arms)):
-                horizon = -(-least // problem.batch) * problem.batch
+                horizon = -(-least // problem.pulls_per_round) * problem.pulls_per_round
                 if horizon < problem.horizon and _can_play(policy, problem.replace(horizon=horizon)):
                     found[horizon] = None
                     break

@@ -10,8 +10,8 @@ def check(policy: Policy, problem: Problem) -> Policy:
     bound = policy.bind(problem.arms, problem.horizon)
     if (bound.binary or bound.unit) and not problem.unit:
         raise InputError(f"{bound.name} needs rewards in [0, 1], which this problem does not have")
-    if problem.batch > 1 and not bound.batches:
+    if problem.pulls_per_round > 1 and not bound.batches:
         raise InputError(
-            f"{bound.name} needs to see every reward at once, not in batches of {problem.batch}"
+            f"{bound.name} needs to see every reward at once, not in batches of {problem.pulls_per_round}"
         )
     return bound

@@ -62,7 +62,7 @@ def fair(problem: Problem) -> dict[str, Policy]:
                 bound = binding.check(policy, problem)
             except InputError:
                 continue
-            slow = isinstance(bound, Gittins) and (problem.batch > 1 or not is_quick(bound))
+            slow = isinstance(bound, Gittins) and (problem.pulls_per_round > 1 or not is_quick(bound))
             if not slow and policy not in found.values():
                 found[text] = policy
     return found

@@ -23,8 +23,8 @@ class Problem:
     its reward and gradient have the same law as with `noise="independent"`, the paper's setting;
     differences between two rollouts on an instance are less noisy.
 
-    With a `batch` of B, decisions are served in groups: a policy fixes its probabilities for the next B
-    pulls, and sees their results together. The horizon counts pulls, and there are n / B rounds.
+    With B `pulls_per_round`, decisions are served in batches: a policy fixes its probabilities for the
+    next B pulls, and sees their results together. The horizon counts pulls, and there are n / B rounds.
 
     `afterwards` is how many more pulls the arm gets that the policy recommends after the last round (by
     its `recommend`). They count in rewards, regrets, gradients and optima, and nothing is learned from
@@ -38,7 +38,7 @@ class Problem:
     horizon: int
     noise: str = "shared"
     name: str = ""
-    batch: int = 1
+    pulls_per_round: int = 1
     afterwards: int = 0
 
     def __post_init__(self) -> None:
@@ -50,22 +50,23 @@ class Problem:
         if self.noise not in NOISES:
             raise unknown("noise", self.noise, NOISES)
         self.prior.check_horizon(self.horizon)
-        object.__setattr__(self, "batch", whole("batch", self.batch))
+        object.__setattr__(self, "pulls_per_round", whole("pulls_per_round", self.pulls_per_round))
         object.__setattr__(self, "afterwards", whole("afterwards", self.afterwards, least=0))
         if self.afterwards and not self.prior.knows_means:
             raise InputError("what comes afterwards is counted by means, which this prior does not know")
-        if self.horizon % self.batch:
+        if self.horizon % self.pulls_per_round:
             raise InputError(
-                f"the horizon counts pulls: {self.horizon} of them are not whole batches of {self.batch}"
+                f"the horizon counts pulls: {self.horizon} of them are not whole batches of "
+                f"{self.pulls_per_round}"
             )
         priors.check_draws(self.prior, self.horizon)
-        if self.batch > 1 and not isinstance(self.prior.rewards, rewards.Bernoulli):
+        if self.pulls_per_round > 1 and not isinstance(self.prior.rewards, rewards.Bernoulli):
             raise InputError(f"batches need bernoulli rewards, not {self.prior.rewards.kind} ones")
 
     @property
     def rounds(self) -> int:
         """How often the policy decides."""
-        return self.horizon // self.batch
+        return self.horizon // self.pulls_per_round
 
     @property
     def pulls(self) -> int:
@@ -83,8 +84,10 @@ class Problem:
 
     def one_by_one(self, what: str) -> None:
         """Refuses what needs every reward at once, if they come in batches."""
-        if self.batch > 1:
-            raise InputError(f"{what} needs to see every reward at once, not in batches of {self.batch}")
+        if self.pulls_per_round > 1:
+            raise InputError(
+                f"{what} needs to see every reward at once, not in batches of {self.pulls_per_round}"
+            )
 
     def reward(self, key: Array, instance: Instance, arm: Array, t: Array) -> Array:
         """The reward Y[arm, t] of an instance; the key is the round's."""
@@ -108,6 +111,6 @@ class Problem:
             "noise": self.noise,
             "prior": self.prior.describe(),
             "rewards": self.prior.rewards.describe(),
-            **({"batch": self.batch} if self.batch > 1 else {}),
+            **({"pulls_per_round": self.pulls_per_round} if self.pulls_per_round > 1 else {}),
             **({"afterwards": self.afterwards} if self.afterwards else {}),
         }

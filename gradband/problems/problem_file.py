@@ -14,7 +14,8 @@ from gradband.problems.problem import Problem
 from gradband.problems.reward_tables import read_table
 
 LARGEST_FILE = 1 << 24  # bytes of a problem file
-OPTIONAL = ("batch", "afterwards")
+OPTIONAL = ("pulls_per_round", "afterwards")
+OLD_KEYS = {"batch": "pulls_per_round"}
 KINDS = ("finite", "beta", "gaussian", "hierarchical", "mixture", "table")
 
 
@@ -68,6 +69,7 @@ def parse(given: dict[str, Any], folder: Path | None = None, arms: int | None = 
     """A problem from what a problem file says; tables are read from inside `folder`."""
     if not isinstance(given, dict):
         raise InputError(f"a problem must be a dictionary, not {shown(given)}")
+    given = _with_new_keys(given)
     _keys("", given, required=("horizon", "prior"), optional=("name", "noise", "rewards", *OPTIONAL, "fit"))
     prior = dict(_table("prior", given["prior"]))
     kind = prior.pop("kind", None)
@@ -92,6 +94,14 @@ def parse(given: dict[str, Any], folder: Path | None = None, arms: int | None = 
         name=name,
         **{key: given[key] for key in OPTIONAL if key in given},
     )
+
+
+def _with_new_keys(given: dict[str, Any]) -> dict[str, Any]:
+    """The entries of a problem file under the names that they have now."""
+    for old, new in OLD_KEYS.items():
+        if old in given and new in given:
+            raise InputError(f"the key '{old}' is the old name of '{new}': keep one of them")
+    return {OLD_KEYS.get(key, key): value for key, value in given.items()}
 
 
 def _prior(kind: str, given: dict[str, Any], pays: dict[str, Any], folder: Path | None) -> Prior:
