@@ -72,7 +72,7 @@ def iteration_seconds(
         problem,
         iterations=iterations,
         devices=devices,
-        batch=batch,
+        instances=batch,
         progress=lambda step: ends.append(time.perf_counter()),
         **settings,
     )

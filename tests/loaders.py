@@ -216,7 +216,7 @@ def made_by(save):
 
 
 def law_file():
-    return gb.learn("softelim", gb.problems.named("two-point", horizon=20), iterations=1, batch=64).save
+    return gb.learn("softelim", gb.problems.named("two-point", horizon=20), iterations=1, instances=64).save
 
 
 def torn(content, entries):

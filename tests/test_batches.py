@@ -223,7 +223,7 @@ def test_a_policy_is_learned_in_batches_and_the_devices_do_not_matter():
     prior = gb.priors.Hierarchical(4, a=3.0, b=147.0, strength=1000.0)
     problem = gb.Problem(prior, horizon=2000, pulls_per_round=100)
     learned = [
-        gb.learn("kl-softelim", problem, iterations=3, batch=300, recipe="algorithm-1", devices=devices)
+        gb.learn("kl-softelim", problem, iterations=3, instances=300, recipe="algorithm-1", devices=devices)
         for devices in (1, 2)
     ]
     for name in learned[0].params:

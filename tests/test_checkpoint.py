@@ -19,7 +19,7 @@ PROBLEM = problems.named("two-point", horizon=20)
 
 
 def resume(path, resume=True):
-    return gradband.learn(SoftElim(), PROBLEM, iterations=2, batch=32, checkpoint=path, resume=resume)
+    return gradband.learn(SoftElim(), PROBLEM, iterations=2, instances=32, checkpoint=path, resume=resume)
 
 
 @pytest.fixture(scope="module")

@@ -158,7 +158,7 @@ def test_nothing_to_learn_is_said_and_the_policy_saved(run, tmp_path):
     ("changes", "difference"),
     [
         (("--iterations", 6), r"iterations\D*5.*\b6\b"),
-        (("--batch", 128), r"batch\D*256.*\b128\b"),
+        (("--batch", 128), r"instances\D*256.*\b128\b"),
         (("--seed", 1), "seed was 0, now it is 1"),
         (("--baseline", "none"), "baseline.*self.*none"),
         (("--horizon", 21), r"horizon\D*20.*\b21\b"),

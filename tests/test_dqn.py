@@ -21,7 +21,7 @@ from gradband.policies.dqn import features
 from gradband.problems import Problem, priors
 
 SMALL = problems.named("two-point", horizon=20)
-QUICK = {"iterations": 3, "batch": 64}
+QUICK = {"iterations": 3, "instances": 64}
 TINY = DQN(hidden=8)
 
 
@@ -200,7 +200,7 @@ def test_rewards_of_a_table():
     """Arm 0 always pays: in hindsight it is the best, and the regret of pulling only it is 0."""
     table = np.stack([np.ones((30, 12)), np.zeros((30, 12))], axis=1)
     problem = Problem(priors.Table(table), 12)
-    learned = train(DQN(hidden=8), problem, iterations=30, batch=200, settings=STABLE)
+    learned = train(DQN(hidden=8), problem, iterations=30, instances=200, settings=STABLE)
     assert 4 < learned.history["regret"][0] < 8
     assert gb.evaluate([learned], problem).rows[0].regret.mean == 0
 
@@ -228,7 +228,7 @@ def test_history_progress_and_seeds():
 def test_a_second_run_does_not_compile_again():
     train(TINY, SMALL, **QUICK)
     size = q_learning._iterate._cache_size()
-    train(TINY, SMALL, seed=3, iterations=2, batch=64)
+    train(TINY, SMALL, seed=3, iterations=2, instances=64)
     assert q_learning._iterate._cache_size() == size
 
 
@@ -263,7 +263,7 @@ def test_options_that_do_not_apply_are_refused(tmp_path):
     with pytest.raises(InputError, match=r"rewards in \[0, 1\]"):
         gb.learn(DQN(), Problem(priors.Gaussian(2), 20))
     with pytest.raises(InputError, match="the size of the replay"):
-        gb.learn(DQN(), SMALL, batch=2**30)
+        gb.learn(DQN(), SMALL, instances=2**30)
 
 
 def test_saved_and_loaded(tmp_path):

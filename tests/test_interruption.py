@@ -18,7 +18,7 @@ from gradband.learning import interruption
 
 pytestmark = pytest.mark.brief
 PROBLEM = gb.problems.named("two-point", horizon=20)
-SETTINGS = {"batch": 300, "checkpoint_every": 2, "seed": 4}
+SETTINGS = {"instances": 300, "checkpoint_every": 2, "seed": 4}
 WORDS = [sys.executable, "-m", "gradband", "learn", "two-point", "--horizon", "20", "--batch", "300"]
 WORDS += ["--instances", "300", "--iterations", "400", "--json", "--resume", "--out"]
 
@@ -72,7 +72,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path, whole, dama
     if damage == "gone":
         path.unlink()
     elif damage == "foreign":
-        gb.learn("softelim", PROBLEM, iterations=1, batch=300).save(path)
+        gb.learn("softelim", PROBLEM, iterations=1, instances=300).save(path)
     elif damage == "deep":
         tensor_file.save(path, "checkpoint", {}, '{"settings": ' + '{"a": ' * 900 + "1" + "}" * 901)
     elif damage == "astray":

@@ -26,7 +26,7 @@ from gradband.policies.policy_file import load
 from gradband.problems import Problem, priors, rewards
 
 SMALL = problems.named("two-point", horizon=20)
-QUICK = {"iterations": 6, "batch": 256}
+QUICK = {"iterations": 6, "instances": 256}
 
 
 def theta(learned):
@@ -50,7 +50,7 @@ def test_softelim_on_two_point():
 )
 def test_other_policies_end_near_their_best(policy, low, high):
     problem = problems.named("two-point")
-    learned = learn(policy, problem, iterations=60, batch=500)
+    learned = learn(policy, problem, iterations=60, instances=500)
     table = evaluate({"learned": learned, "before": policy}, problem, instances=5000)
     better = table.difference("before", "learned")
     assert better.mean > 5 * better.se
@@ -59,7 +59,7 @@ def test_other_policies_end_near_their_best(policy, low, high):
 
 @pytest.mark.parametrize("how", [Estimator("optimal"), Estimator("leave-one-out", 4, "expected")], ids=str)
 def test_other_baselines_learn_too(how):
-    learned = learn(SoftElim(), problems.named("two-point"), estimator=how, iterations=40, batch=500)
+    learned = learn(SoftElim(), problems.named("two-point"), estimator=how, iterations=40, instances=500)
     assert 0.2 < theta(learned) < 0.45
 
 
@@ -109,7 +109,7 @@ def test_learning_never_ends_worse_than_it_began():
 def test_several_parameters_are_surveyed_together():
     """KL-SoftElim with a strong prior is within .2 of the optimum 2.48; ascent alone ends at 3.9."""
     problem = problems.named("two-point")
-    learned = learn(KLSoftElim(), problem, iterations=20, batch=500)
+    learned = learn(KLSoftElim(), problem, iterations=20, instances=500)
     assert evaluate(learned, problem, instances=5000).rows[0].regret.mean < 3.2
 
 
@@ -228,7 +228,7 @@ def test_no_instance_is_seen_again(monkeypatch):
 
     estimated = estimator.compute
     monkeypatch.setattr("gradband.gradient.estimator.compute", recorded)
-    settings = {"estimator": "optimal", "optimizer": optax.sgd(0.01), "iterations": 5, "batch": 400}
+    settings = {"estimator": "optimal", "optimizer": optax.sgd(0.01), "iterations": 5, "instances": 400}
     learned = learn(
         Coin(), problem, progress=lambda step: seen.append(latest[0].regrets), seed=8, **settings
     )
@@ -291,7 +291,7 @@ def test_a_setting_that_no_file_can_keep_is_refused_at_once():
 def test_interrupted_and_resumed_is_the_same_to_the_bit(tmp_path):
     settings = {
         "iterations": 12,
-        "batch": 256,
+        "instances": 256,
         "seed": 4,
         "optimizer": optax.adam(0.05),
         "curriculum": [10],
@@ -326,7 +326,7 @@ def test_interrupted_and_resumed_is_the_same_to_the_bit(tmp_path):
 def test_a_checkpoint_of_other_settings_is_refused(tmp_path):
     file = tmp_path / "checkpoint.safetensors"
     learn(SoftElim(), SMALL, checkpoint=file, **QUICK)
-    for changed in ({"seed": 1}, {"batch": 128}, {"params": {"theta": 0.5}}, {"curriculum": [10]}):
+    for changed in ({"seed": 1}, {"instances": 128}, {"params": {"theta": 0.5}}, {"curriculum": [10]}):
         with pytest.raises(InputError, match="other settings"):
             learn(SoftElim(), SMALL, checkpoint=file, resume=True, **(QUICK | changed))
     given = {"optimizer": optax.adam(0.1), "optimizer_name": "adam, .1"}
@@ -353,8 +353,8 @@ def test_bad_settings_are_refused_before_anything_is_compiled(monkeypatch):
     monkeypatch.setattr("gradband.gradient.estimator.compute", never)
     for settings, match in (
         ({"iterations": 0}, "iterations"),
-        ({"batch": 0}, "batch"),
-        ({"batch": 2.5}, "batch"),
+        ({"instances": 0}, "instances"),
+        ({"instances": 2.5}, "instances"),
         ({"seed": -1}, "seed"),
         ({"scale": "lin"}, "did you mean 'linear'"),
         ({"curriculum": [1]}, "at least 2, not 1"),

@@ -116,7 +116,7 @@ def test_the_impossible_is_refused_before_anything_is_compiled():
     before = estimator._differentiate._cache_size()
     says = r"need (\d\.\d) GB of memory \(\1 GB while one is computed\), and there are 400.0 MB"
     with pytest.raises(InputError, match=says):
-        gb.learn("lstm", problem, recipe="paper", batch=4, memory="1GB")
+        gb.learn("lstm", problem, recipe="paper", instances=4, memory="1GB")
     assert estimator._differentiate._cache_size() == before
     with pytest.raises(InputError, match="memory must be above 600.0 MB, which Python, JAX and"):
         gb.evaluate(["softelim"], "two-point", memory="500MB")
@@ -133,7 +133,7 @@ def counted(*arguments):
     return seen[-1]
 memory.at_once = counted
 problem = gb.problems.named("uniform-2", horizon=2000)
-settings = {"recipe": "paper", "iterations": 3, "batch": 256, "curriculum": [], "devices": 8}
+settings = {"recipe": "paper", "iterations": 3, "instances": 256, "curriculum": [], "devices": 8}
 gb.learn("lstm", problem, **settings, memory=sys.argv[1] or None)
 peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
 print(max(seen), int(peak.split()[1]) * 1024)

@@ -154,7 +154,7 @@ def test_kl_softelim_is_its_formula():
 )
 def test_a_file_keeps_the_policy(policy, tmp_path):
     problem = gb.problems.named("two-point", horizon=10)
-    learned = gb.learn(policy, problem, iterations=2, batch=40, curriculum=[])
+    learned = gb.learn(policy, problem, iterations=2, instances=40, curriculum=[])
     learned.save(tmp_path / "policy.safetensors")
     again = gb.load(tmp_path / "policy.safetensors")
     assert again.policy == learned.policy

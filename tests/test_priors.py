@@ -114,7 +114,7 @@ def test_a_sampler_and_rewards_of_ones_own_are_told_from_others(tmp_path):
     assert rewards.Beta().describe() == {"kind": "beta", "v": 4.0}
 
     def learned(prior):
-        how = {"iterations": 1, "batch": 64, "resume": True}
+        how = {"iterations": 1, "instances": 64, "resume": True}
         problem = gradband.Problem(prior, horizon=6)
         return gradband.learn("softelim", problem, checkpoint=tmp_path / "checkpoint.safetensors", **how)
 

@@ -52,7 +52,7 @@ def test_gradient_on_any_devices(policy):
 
 
 def test_learning_twice_and_on_any_devices():
-    settings = {"iterations": 6, "batch": 500, "seed": 3}
+    settings = {"iterations": 6, "instances": 500, "seed": 3}
     runs = [learn(SoftElim(), PROBLEM, devices=d, **settings) for d in (1, 1, 2, 4)]
     assert len({bits(run.params["theta"]) for run in runs}) == 1
     assert len({bits(run.history["regret"]) for run in runs}) == 1
@@ -104,7 +104,7 @@ def test_a_second_call_does_not_compile_again():
     for theta in (1.0, 0.3):
         estimate(SoftElim(theta=theta), PROBLEM, instances=500)
         evaluate([SoftElim(theta=theta)], PROBLEM, instances=500)
-        learn(SoftElim(theta=theta), PROBLEM, iterations=2, batch=500, seed=int(10 * theta))
+        learn(SoftElim(theta=theta), PROBLEM, iterations=2, instances=500, seed=int(10 * theta))
         if theta == 1.0:
             counts = count()
     prior = priors.Beta(arms=10, a=2.0, b=3.0)
@@ -155,7 +155,7 @@ problem = gb.problems.named("two-point", horizon=20)
 if sys.argv[1] == "exp3":
     found = gb.estimate(gb.policies.Exp3(theta=0.5), problem, instances=1500).per_instance
 else:
-    settings = {"iterations": 3, "batch": 300, "curriculum": [], "optimizer_name": "usual"}
+    settings = {"iterations": 3, "instances": 300, "curriculum": [], "optimizer_name": "usual"}
     learned = gb.learn(gb.policies.LSTM(hidden=8), problem, **settings)
     regrets = gb.evaluate(learned, problem, instances=1500).rows[0].regrets
     found = jax.flatten_util.ravel_pytree(learned.params)[0]

@@ -51,7 +51,7 @@ def test_gradband_converges_to_the_best(start):
     """From either side it ends where the closed form is within .1 of its maximum."""
     best = max(closed_form(theta) for theta in range(1, HORIZON // 2 + 1))
     how = Estimator("leave-one-out", rollouts=8, returns="expected")
-    learned = learn(ExploreThenCommit(theta=start), PROBLEM, iterations=150, batch=2000, estimator=how)
+    learned = learn(ExploreThenCommit(theta=start), PROBLEM, iterations=150, instances=2000, estimator=how)
     tail = 10 ** np.log10(learned.history["params"][-50:, 0]).mean()
     assert closed_form(float(tail)) > best - 0.1
     assert closed_form(start) < best - 0.5

@@ -38,7 +38,7 @@ from gradband.cli.shared import (
     shares,
     write_json,
 )
-from gradband.core.errors import StoppedError
+from gradband.core.errors import StoppedError, whole
 
 if TYPE_CHECKING:
     from gradband.evaluation.compare_with_defaults import Situation
@@ -160,10 +160,12 @@ def learn(
     folder = folder_of_first(out or Path("runs") / file_name(f"{label}-{start.name}"))
     fresh_instances(task, MOST if instances is None else instances)
     fitted = problems.fit_of(problem)
+    if batch is not None:
+        whole("batch", batch)
     settings: dict[str, Any] = {
         "recipe": recipe,
         "iterations": iterations,
-        "batch": batch,
+        "instances": batch,
         "estimator": make_estimator(start, task, recipe, baseline, rollouts, returns),
         "optimizer": make_optimizer(optimizer, learning_rate, decay),
         "optimizer_name": " ".join(map(str, (optimizer, learning_rate, decay))) if optimizer else "",
@@ -274,7 +276,7 @@ def usual_instances(learned: Any, task: Any) -> int:
     if task.horizon * task.arms <= CHEAP or sum(leaf.size for leaf in learned.params.values()) > FEW:
         return MOST
     training = learned.about["training"]
-    return min(MOST, max(FEWEST, training["iterations"] * training["batch"] // 25))
+    return min(MOST, max(FEWEST, training["iterations"] * training["instances"] // 25))
 
 
 def given_params(start: Any, task: Any, text: str) -> dict[str, Any] | None:

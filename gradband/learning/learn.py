@@ -38,7 +38,7 @@ def learn(
     *,
     recipe: Recipe | str | None = None,
     iterations: int | None = None,
-    batch: int | None = None,
+    instances: int | None = None,
     estimator: Estimator | str | None = None,
     optimizer: optax.GradientTransformation | None = None,
     optimizer_name: str = "",
@@ -55,7 +55,7 @@ def learn(
     checkpoint_every: int = 10,
     resume: bool = False,
 ) -> Learned:
-    """Learns θ by L = `iterations` steps on m = `batch` fresh instances each.
+    """Learns θ by L = `iterations` steps, each on m = `instances` fresh instances.
 
     What is not given is in the `recipe`: its name, one of your own, or the usual one of the policy (see
     `gradband.learning.recipes`). With few parameters L = 100, m = 1000, and the baseline is self. If no
@@ -78,7 +78,7 @@ def learn(
     comparing all settings; of an optimiser of yours only its `optimizer_name` can be compared, and of a
     temperature, an entropy or a policy to imitate its name.
 
-    `memory`, such as "2GB", is a limit for the whole process: fewer blocks of a batch are computed at a
+    `memory`, such as "2GB", is a limit for the whole process: fewer blocks of instances are computed at a
     time, with the same bits. Without it, what is free may be taken.
 
     DQN is learned by `q_learning.train`, to which only L, m, the seed, the memory and `progress` apply.
@@ -116,12 +116,12 @@ def learn(
     def size(of: Recipe) -> tuple[int, int]:
         """L and m, as given or as in the recipe."""
         length = whole("iterations", of.iterations if iterations is None else iterations)
-        return length, whole("batch", of.batch_for(problem) if batch is None else batch)
+        return length, whole("instances", of.instances_for(problem) if instances is None else instances)
 
     length, many = size(main)
     if isinstance(policy, DQN):
         return q_learning.train(
-            policy, problem, iterations=length, batch=many, seed=seed, memory=memory, progress=progress
+            policy, problem, iterations=length, instances=many, seed=seed, memory=memory, progress=progress
         )
     temperature = temperature or main.temperature
     how = main.estimate(problem) if estimator is None else as_estimator(estimator)
@@ -145,13 +145,13 @@ def learn(
         "training": {
             "recipe": usual.name,
             "iterations": length,
-            "batch": many,
+            "instances": many,
             "baseline": how.baseline,
             "rollouts": how.rollouts,
             "returns": how.returns,
             "curriculum": list(curriculum),
             "stages": [stage.iterations for stage in todo],
-            "batches": [stage.batch for stage in todo],
+            "stage_instances": [stage.instances for stage in todo],
             "entropy": _name(main.entropy),
             "imitate": _policy_name(imitate),
             "temperature": _name(temperature),

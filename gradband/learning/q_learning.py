@@ -124,28 +124,28 @@ def train(
     problem: Problem,
     *,
     iterations: int = 100,
-    batch: int = 1000,
+    instances: int = 1000,
     settings: Settings = USUAL,
     seed: int = 0,
     memory: int | str | None = None,
     progress: Callable[[Step], None] | None = None,
 ) -> Learned:
-    """Trains DQN in L = `iterations` iterations, each on m = `batch` fresh instances.
+    """Trains DQN in L = `iterations` iterations, each on m = `instances` fresh instances.
 
     The history has the regrets of the arms that were pulled while learning, by the ε-greedy policy, and
     the mean norm of the gradients of an iteration.
 
     >>> from gradband import problems
-    >>> learned = train(DQN(hidden=8), problems.named("two-point", horizon=20), iterations=2, batch=50)
+    >>> learned = train(DQN(hidden=8), problems.named("two-point", horizon=20), iterations=2, instances=50)
     >>> learned.history["regret"].shape
     (2,)
     """
     problem.one_by_one("Q-learning")
     bound = binding.check(policy, problem)
     key = prng.root(seed)
-    size = whole("the size of the replay", batch * max(problem.horizon, settings.replay // batch))
+    size = whole("the size of the replay", instances * max(problem.horizon, settings.replay // instances))
     most = None if memory is None else budget(memory)
-    resources.require(8 * size * (problem.arms + 1), "this replay", "take a smaller batch", most)
+    resources.require(8 * size * (problem.arms + 1), "this replay", "take fewer instances", most)
     params = bound.init(prng.stream(key, "init"))
     agent = Agent(params, params, settings.optimizer.init(params), jnp.int32(0))
     zeros = jnp.zeros((size, problem.arms))
@@ -159,9 +159,11 @@ def train(
         before = agent.params
         start = np.int32(i * problem.horizon)
         own = jax.random.fold_in(prng.stream(key, "training"), i)
-        agent, ring, norm, regrets = _iterate(bound, settings, batch, task, agent, ring, own, start, decay)
+        agent, ring, norm, regrets = _iterate(
+            bound, settings, instances, task, agent, ring, own, start, decay
+        )
         lost = np.asarray(regrets, np.float64)
-        se = lost.std(ddof=1) / np.sqrt(batch) if batch > 1 else np.nan
+        se = lost.std(ddof=1) / np.sqrt(instances) if instances > 1 else np.nan
         if not all(np.isfinite(leaf).all() for leaf in agent.params.values()):
             stopped = f"the weights were not finite in iteration {i + 1}"
             agent = agent._replace(params=before)
@@ -177,7 +179,7 @@ def train(
         "problem": problem.describe(),
         "training": {
             "iterations": iterations,
-            "batch": batch,
+            "instances": instances,
             **dataclasses.asdict(settings),
             "seconds": round(time.perf_counter() - began, 3),
         },
@@ -193,7 +195,7 @@ def train(
 def _iterate(
     policy: DQN,
     settings: Settings,
-    batch: int,
+    instances: int,
     problem: Problem,
     agent: Agent,
     ring: Transitions,
@@ -206,10 +208,10 @@ def _iterate(
     `start` rounds were played before; ε falls during the first `decay`.
     """
     arms = problem.arms
-    rounds = ring.arm.shape[0] // batch  # that the ring holds
-    updates = max(1, batch // settings.update_period)
-    every = max(1, settings.update_period // batch)  # rounds between them
-    pay, observe = _environments(problem, batch, key)
+    rounds = ring.arm.shape[0] // instances  # that the ring holds
+    updates = max(1, instances // settings.update_period)
+    every = max(1, settings.update_period // instances)  # rounds between them
+    pay, observe = _environments(problem, instances, key)
 
     def learn(agent: Agent, ring: Transitions, key: Array, stored: Array) -> tuple[Agent, Array]:
         chosen = jax.random.randint(key, (updates, settings.minibatch), 0, stored)
@@ -228,22 +230,22 @@ def _iterate(
         for_arms, for_updates = (
             jax.random.fold_in(prng.stream(key, name), t) for name in ("action", "training")
         )
-        u = jax.random.uniform(for_arms, (3, batch))
+        u = jax.random.uniform(for_arms, (3, instances))
         epsilon = 1 - (1 - settings.epsilon) * jnp.minimum(step / decay, 1)
         greedy = jnp.argmax(jax.vmap(partial(policy.values, agent.params))(counts), axis=1)
         arm = jnp.where(u[0] < epsilon, jnp.floor(u[1] * arms).astype(jnp.int32), greedy)
         reward = pay(t, arm)
         regret = observe(regret, t, arm, reward)
         heard = (u[2] < reward).astype(jnp.float32)  # rounded, as in a rollout
-        put = partial(jax.lax.dynamic_update_slice_in_dim, start_index=step % rounds * batch, axis=0)
+        put = partial(jax.lax.dynamic_update_slice_in_dim, start_index=step % rounds * instances, axis=0)
         ring = jax.tree.map(put, ring, Transitions(counts, arm, heard))
-        stored = jnp.minimum(step + 1, rounds) * batch
+        stored = jnp.minimum(step + 1, rounds) * instances
         due = (stored >= settings.warmup) & ((step + 1) % every == 0)
         agent, norms = jax.lax.cond(due, learn, rest, agent, ring, for_updates, stored)
         return (agent, ring, jax.vmap(Counts.add)(counts, arm, heard), regret), norms
 
-    zeros = jnp.zeros((batch, arms))
-    carry = agent, ring, Counts(zeros, zeros), rollout.Regret.zero(problem, jnp.zeros((1, batch)))
+    zeros = jnp.zeros((instances, arms))
+    carry = agent, ring, Counts(zeros, zeros), rollout.Regret.zero(problem, jnp.zeros((1, instances)))
     times = jnp.arange(problem.horizon, dtype=jnp.uint32)
     (last, ring, _, regret), norms = jax.lax.scan(one_round, carry, times)
     made = jnp.maximum(last.updates - agent.updates, 1)
@@ -253,10 +255,10 @@ def _iterate(
 Function = Callable[..., Any]
 
 
-def _environments(problem: Problem, batch: int, key: Array) -> tuple[Function, Function]:
+def _environments(problem: Problem, instances: int, key: Array) -> tuple[Function, Function]:
     """m fresh instances: their rewards [m] for arms [m] in round t, and their regrets with that round's."""
     prior = problem.prior
-    number_ = jnp.arange(batch)
+    number_ = jnp.arange(instances)
     keys, reward_keys = (
         jax.vmap(partial(jax.random.fold_in, prng.stream(key, name)))(number_)
         for name in ("prior", "reward")
@@ -274,7 +276,7 @@ def _environments(problem: Problem, batch: int, key: Array) -> tuple[Function, F
             mean, best = jax.vmap(pick)(means, arm)[None], means.max(1)[None]
 
         def all_rewards() -> Array:
-            return jnp.stack([pay(t, jnp.full(batch, i))[None] for i in range(problem.arms)])
+            return jnp.stack([pay(t, jnp.full(instances, i))[None] for i in range(problem.arms)])
 
         return regret.add(
             rollout.Round(

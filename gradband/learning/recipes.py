@@ -30,9 +30,9 @@ class Recipe:
 
     name: str
     iterations: int = 100
-    batch: int = 1000
+    instances: int = 1000
     most: int | None = None
-    """of m n K, where that is less than m = `batch` would make it"""
+    """of m n K, where that is less than m = `instances` would make it"""
     estimator: Estimator = Estimator("self")
     optimizer: Optimizer | None = None
     """an Optax optimiser for L iterations at horizon n; None for the paper's constant α = 1/(c √L)"""
@@ -47,16 +47,16 @@ class Recipe:
     choose: bool = False
     """whether the best of start, average and last is kept, and refined if there are few parameters"""
     imitating: "Recipe | None" = None
-    """how a reference is imitated, for a warm start: iterations, batch and optimiser"""
+    """how a reference is imitated, for a warm start: iterations, instances and optimiser"""
     tuning: "Recipe | None" = None
     """what takes the place of this recipe after a warm start, at the problem's own horizon"""
 
-    def batch_for(self, problem: Problem) -> int:
-        """m for a problem: the batch, or a power of two that keeps m n K within `most`, at least 64."""
+    def instances_for(self, problem: Problem) -> int:
+        """m for a problem: as given, or a power of two that keeps m n K within `most`, at least 64."""
         if self.most is None:
-            return self.batch
+            return self.instances
         within = self.most // (problem.rounds * problem.arms)
-        return min(self.batch, max(64, 2 ** (within.bit_length() - 1)))
+        return min(self.instances, max(64, 2 ** (within.bit_length() - 1)))
 
     def begin(self, policy: Policy) -> Policy:
         """The policy with this recipe's settings."""
@@ -146,7 +146,7 @@ ALGORITHM_1 = Recipe("algorithm-1")
 PAPER = Recipe(
     "paper",
     iterations=1000,
-    batch=500,
+    instances=500,
     optimizer=fading(optax.adam),
     temperature=annealed,
     curriculum=lambda horizon: (20,) if horizon > 20 else (),
@@ -154,12 +154,12 @@ PAPER = Recipe(
 )
 LUCK = Estimator("luck", returns="expected")
 IMITATING = Recipe(
-    "imitating", iterations=4000, batch=128, optimizer=partial(clipped_adam, rate=0.01, b2=0.99)
+    "imitating", iterations=4000, instances=128, optimizer=partial(clipped_adam, rate=0.01, b2=0.99)
 )
 TUNING = Recipe(
     "tuning",
     iterations=200,
-    batch=512,
+    instances=512,
     estimator=LUCK,
     optimizer=partial(clipped_adam, rate=0.0003, warm=0.1),
 )
@@ -167,7 +167,7 @@ MOST = 1_300_000  # m n K of an index network: minutes on two cores
 NETWORK = Recipe(
     "network",
     iterations=400,
-    batch=512,
+    instances=512,
     estimator=LUCK,
     optimizer=partial(clipped_adam, rate=0.005, fall=0.4, warm=0.1),
     entropy=fading_entropy,
@@ -179,7 +179,7 @@ NETWORK = Recipe(
 INDEX = Recipe(
     "index",
     iterations=600,
-    batch=512,
+    instances=512,
     most=MOST,
     estimator=LUCK,
     optimizer=partial(clipped_adam, rate=0.003, warm=0.05),
@@ -188,7 +188,7 @@ INDEX = Recipe(
     tuning=dataclasses.replace(
         TUNING,
         iterations=150,
-        batch=256,
+        instances=256,
         most=MOST,
         optimizer=partial(clipped_adam, rate=0.005, fall=1.0, warm=0.1),
     ),
@@ -205,7 +205,7 @@ USUAL = {
     "kl-softelim": dataclasses.replace(GRADBAND, iterations=40),  # each costs ten of SoftElim's
     "lstm": NETWORK,
     "index": INDEX,
-    "dqn": Recipe("dqn", iterations=600, batch=512),
+    "dqn": Recipe("dqn", iterations=600, instances=512),
 }
 
 
@@ -214,7 +214,7 @@ def choose(policy: Policy, given: Recipe | str | None) -> Recipe:
 
     >>> from gradband.policies import LSTM, SoftElim
     >>> names = [choose(policy.bind(2, 200), None).name for policy in (SoftElim(), LSTM())]
-    >>> *names, choose(LSTM(), "paper").batch
+    >>> *names, choose(LSTM(), "paper").instances
     ('gradband', 'network', 500)
     """
     if isinstance(given, Recipe):

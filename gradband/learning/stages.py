@@ -27,7 +27,7 @@ class Stage:
     policy: Policy
     recipe: Recipe
     iterations: int
-    batch: int
+    instances: int
     job: Callable[..., blocks.BlockJob]
     compute: Callable[[blocks.BlockJob], Estimate]
     critic: Critic | None = None
@@ -46,14 +46,14 @@ def ascent(
     recipe: Recipe,
     iterations: int,
     how: Estimator,
-    batch: int,
+    instances: int,
     on: blocks.Workers,
 ) -> Stage:
     """Ascent on the Bayes reward."""
     task = jax.device_put(problem)  # once: a reward table may be large
     blank = Critic.blank(how.baseline, problem.rounds)
-    job = partial(estimator.gradient_job, policy, task, instances=batch, how=how, learned=blank)
-    return Stage(policy, recipe, iterations, batch, job, partial(estimator.compute, on=on), blank)
+    job = partial(estimator.gradient_job, policy, task, instances=instances, how=how, learned=blank)
+    return Stage(policy, recipe, iterations, instances, job, partial(estimator.compute, on=on), blank)
 
 
 def agreement(
@@ -62,7 +62,7 @@ def agreement(
     recipe: Recipe,
     imitate: Policy | Learned,
     iterations: int,
-    batch: int,
+    instances: int,
     on: blocks.Workers,
 ) -> Stage:
     """Ascent on the agreement with a reference."""
@@ -73,6 +73,6 @@ def agreement(
     task = jax.device_put(problem)
 
     def job(params: Params, key: Any, iteration: int, **others: Any) -> blocks.BlockJob:
-        return imitation.agreement_job(policy, task, params, key, iteration, batch, pair)
+        return imitation.agreement_job(policy, task, params, key, iteration, instances, pair)
 
-    return Stage(policy, recipe, iterations, batch, job, partial(imitation.compute, on=on))
+    return Stage(policy, recipe, iterations, instances, job, partial(imitation.compute, on=on))

@@ -138,10 +138,12 @@ def learn(
     evaluation: int = 0,
     every: int = 0,
     baseline: str | None = None,
+    batch: int | None = None,
     **settings: Any,
 ) -> dict[str, Any]:
     """Learns a policy: regrets along its last phase, as [iteration, regret, se], and at the end.
 
+    A `batch` is the m instances of an iteration.
     Curves are measured on `evaluation` fresh instances, the same for all points of a run, and the end on
     `final` ones. Points and a checkpoint are kept on the way, so that a run which is cut off goes on from
     there, to the same numbers.
@@ -170,7 +172,7 @@ def learn(
     start = recipe.begin(start)
     if every and 0 not in points and not recipe.curriculum(task.horizon):
         point(0, start)
-    settings |= {"seed": seed, "estimator": baseline, "progress": watch}
+    settings |= {"seed": seed, "instances": batch, "estimator": baseline, "progress": watch}
     if start.name != "dqn" and checkpoint:  # DQN has none
         settings |= {"checkpoint": checkpoint, "checkpoint_every": 50, "resume": True}
     try:
