@@ -85,7 +85,7 @@ def learn(
 
     >>> from gradband import policies, problems
     >>> problem = problems.named("two-point", horizon=20)
-    >>> learned = learn(policies.SoftElim(), problem, iterations=5, batch=256)
+    >>> learned = learn(policies.SoftElim(), problem, iterations=5, instances=256)
     >>> learned.history["regret"].shape
     (5,)
     """
