@@ -13,8 +13,10 @@ import jax
 import jax.numpy as jnp
 
 import gradband as gb
-from gradband import blocks, random, rollout
-from gradband.gradient import compute, work
+from gradband.core import prng
+from gradband.engine import blocks, rollout
+from gradband.gradient.estimator import compute, gradient_job
+from gradband.policies import binding
 
 
 def by_vmap(function, batch, batched):
@@ -36,27 +38,27 @@ def by_vmap(function, batch, batched):
 
 def by_jax(key, counter):
     """`hash_words` by JAX's own `fold_in`."""
-    keys = random.from_words(*key)
+    keys = prng.from_words(*key)
     fold = jax.random.fold_in
     for _ in range(keys.ndim):
         fold = jax.vmap(fold)
-    return random.words(fold(keys, counter[1]))
+    return prng.words(fold(keys, counter[1]))
 
 
 WITHOUT = sys.argv[1]
 if WITHOUT == "batching":
     rollout.batch_last = by_vmap
 if WITHOUT == "hashing":
-    random.hash_words = by_jax
+    prng.hash_words = by_jax
 
 
 problem = jax.device_put(gb.problems.named("two-point"))
-policy = rollout.check(gb.policies.SoftElim(), problem)
+policy = binding.check(gb.policies.SoftElim(), problem)
 how, on = gb.Estimator(), blocks.workers()
 
 
 def gradient():
-    return compute(work(policy, problem, policy.init(None), random.root(0), 0, 1000, how), on)
+    return compute(gradient_job(policy, problem, policy.init(None), prng.root(0), 0, 1000, how), on)
 
 
 gradient()

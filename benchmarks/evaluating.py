@@ -56,13 +56,13 @@ def library_rows(repeats: int) -> list[Row]:
 def solver_rows(repeats: int) -> list[Row]:
     import numpy_two_arms
 
-    from gradband import machine
+    from gradband.core import resources
     from gradband.solvers.two_arms import solve
 
     horizon = 100
 
     def ours() -> float:
-        return float(solve([1, 1], [1, 1], horizon, machine.cores())[0])
+        return float(solve([1, 1], [1, 1], horizon, resources.cores())[0])
 
     assert abs(ours() - numpy_two_arms.reward(horizon)) < 1e-9
     row = in_turns(ours, lambda: numpy_two_arms.reward(horizon), max(2, repeats // 3))

@@ -13,21 +13,21 @@ import time
 
 
 def two_arms(horizon):
-    from gradband import machine
+    from gradband.core import resources
     from gradband.solvers.two_arms import solve
 
     def run(n):
-        return solve([1, 1], [1, 1], n, machine.cores())[0]
+        return solve([1, 1], [1, 1], n, resources.cores())[0]
 
     return run, horizon, lambda value: f"reward {value:.12f}, regret {2 * horizon / 3 - value:.6f}"
 
 
 def gittins(horizon):
-    from gradband import machine
+    from gradband.core import resources
     from gradband.solvers.gittins import finite_horizon
 
     def run(n):
-        return finite_horizon(1, 1, n, machine.cores())[1]
+        return finite_horizon(1, 1, n, resources.cores())[1]
 
     return run, horizon, lambda error: f"error ≤ {error:.1e}"
 

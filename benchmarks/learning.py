@@ -5,7 +5,7 @@
 The grid has 30 values of θ, over four and a half decades. KL-SoftElim, which has three parameters, is
 compared with its own best seed. All are evaluated on the same instances, which no learning has seen. Every
 row is written as it comes, and what is in the file already is not computed again. The headline problem
-comes from `gradband fit upworthy.csv --arms 4 --horizon 3000 --batch 100 --prior hierarchical`.
+comes from `gradband fit upworthy.csv --arms 4 --horizon 3000 --pulls-per-round 100 --prior hierarchical`.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 import gradband as gb
-from gradband.learned import Learned
+from gradband.policies.policy_file import Learned
 
 NAMES = ["headlines", "two-point", "bernoulli-10", "beta-10", "short", "gaussian"]
 POLICIES = ["softelim", "kl-softelim"]

@@ -20,7 +20,7 @@ import numpy as np
 import optax
 
 import gradband as gb
-from gradband import recipes
+from gradband.learning import recipes
 
 INSTANCES = 20_000
 NETWORK = recipes.RECIPES["network"]
@@ -106,14 +106,14 @@ def ablation() -> dict[str, Task]:
     def estimator(*given: Any) -> gb.Estimator:
         return gb.Estimator(*given, returns="expected")
 
-    quarter, half = NETWORK.batch // 4, NETWORK.batch // 2
+    quarter, half = NETWORK.instances // 4, NETWORK.instances // 2
     changes: dict[str, dict[str, Any]] = {
         "usual": variant(),
         "critic without luck": variant(estimator=estimator("critic")),
-        "no critic: leave-one-out over 4 runs": variant(
-            estimator=estimator("leave-one-out", 4), batch=quarter
+        "no critic: leave-one-out over 4 rollouts": variant(
+            estimator=estimator("leave-one-out", 4), instances=quarter
         ),
-        "no critic: self": variant(estimator=estimator("self"), batch=half),
+        "no critic: self": variant(estimator=estimator("self"), instances=half),
         "no critic: optimal": variant(estimator=estimator("optimal")),
         "realised rewards": variant(estimator=gb.Estimator("luck")),
         "no clipping": variant(optimizer=steps(clip=1e9)),

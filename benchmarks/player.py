@@ -14,11 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
-from gradband import plain
-from gradband.player import Player
+from gradband.play import laws
+from gradband.play.player import Player
 
 IMPORT = (
-    "import time; began = time.perf_counter(); import gradband.player; print(time.perf_counter() - began)"
+    "import time; began = time.perf_counter(); import gradband.play.player; "
+    "print(time.perf_counter() - began)"
 )
 
 
@@ -29,7 +30,7 @@ def imported() -> float:
 
 def decided(name: str, arms: int, decisions: int, **params: float) -> float:
     """Seconds of a decision and its reward, after a few hundred of them."""
-    law = plain.law(name, arms, 10**6, {}, {key: np.array(value) for key, value in params.items()})
+    law = laws.law(name, arms, 10**6, {}, {key: np.array(value) for key, value in params.items()})
     player = Player(law, seed=0)
     for round in range(300 + decisions):
         if round == 300:
@@ -40,7 +41,7 @@ def decided(name: str, arms: int, decisions: int, **params: float) -> float:
 
 def kept(threads: int, decisions: int) -> float:
     """Seconds of a decision and its reward if both are on disk before they return, of threads together."""
-    law = plain.law("softelim", 10, 10**6, {}, {"theta": np.array(0.5)})
+    law = laws.law("softelim", 10, 10**6, {}, {"theta": np.array(0.5)})
     with tempfile.TemporaryDirectory() as folder, Player(law, 0, journal=Path(folder, "journal")) as player:
 
         def decide(thread: int) -> None:

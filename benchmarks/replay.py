@@ -5,7 +5,8 @@
     python benchmarks/replay.py past.csv --summary            # what is there so far
 
 Half of the experiments is put away. Priors are fitted to the other half, policies are learned on the best
-of them, and `gain` says what they gain there. Then all policies play the experiments that were put away:
+of them, and `compare_with_defaults` says what they gain there. Then all policies play the experiments that
+were put away:
 
 replay  Each experiment's own pulls come again, drawn without replacement, where every arm has as many as
         the whole test: nothing is modelled.
@@ -30,9 +31,10 @@ import jax.numpy as jnp
 import numpy as np
 
 import gradband as gb
-from gradband import data, fitting, gain, learned, shrinkage
-from gradband.evaluation import Mean
-from gradband.policies import Counting
+from gradband.core.statistics import Mean
+from gradband.evaluation import compare_with_defaults
+from gradband.policies import Counting, policy_file
+from gradband.problems import fitting, past_experiments, shrinkage
 
 Results = Callable[[np.ndarray], np.ndarray]
 """of the pulls [N, K] in a batch, how many succeeded"""
@@ -40,13 +42,13 @@ Results = Callable[[np.ndarray], np.ndarray]
 
 def play(entry: Any, problem: gb.Problem, count: int, results: Results, seed: int) -> np.ndarray:
     """Pulls [N, K] of a policy in `count` tests whose results come from elsewhere."""
-    given = isinstance(entry, learned.Learned)
+    given = isinstance(entry, policy_file.Learned)
     policy = (entry.policy if given else entry).bind(problem.arms, problem.horizon)
     params = policy.folded(policy.as_params(entry.params) if given else policy.init(jax.random.key(seed)))
     rng = np.random.default_rng(seed)
     state = jax.vmap(lambda _: policy.begin(params, jnp.int32(0)))(jnp.arange(count))
     update = jax.jit(jax.vmap(functools.partial(policy.update_many, params)))
-    choose = jax.jit(jax.vmap(functools.partial(chances, policy, params, problem.batch)))
+    choose = jax.jit(jax.vmap(functools.partial(chances, policy, params, problem.pulls_per_round)))
     total = np.zeros((count, problem.arms))
     for t in range(problem.rounds):
         keys = jax.random.split(jax.random.fold_in(jax.random.key(seed), t), count)
@@ -54,7 +56,7 @@ def play(entry: Any, problem: gb.Problem, count: int, results: Results, seed: in
         if policy.differentiable:
             opening = t == 0 and isinstance(policy, Counting) and policy.opens
             p = np.full_like(found, 1 / problem.arms) if opening else found
-            found = rng.multinomial(problem.batch, p / p.sum(1, keepdims=True)).astype(float)
+            found = rng.multinomial(problem.pulls_per_round, p / p.sum(1, keepdims=True)).astype(float)
         sums = results(found.astype(np.int64))
         state = update(state, jnp.asarray(found, jnp.float32), jnp.asarray(sums, jnp.float32))
         total += found
@@ -92,7 +94,9 @@ def from_rates(rates: np.ndarray, seed: int) -> Results:
 class Trial:
     """The experiments that were put away, and both ways to play on them."""
 
-    def __init__(self, unseen: data.Experiments, prior: Any, problem: gb.Problem, most: int, seed: int):
+    def __init__(
+        self, unseen: past_experiments.Experiments, prior: Any, problem: gb.Problem, most: int, seed: int
+    ):
         rng = np.random.default_rng(seed)
         self.problem, self.seed, self.prior = problem, seed, prior
         large = unseen.only(np.flatnonzero(unseen.sizes >= problem.arms))
@@ -131,14 +135,16 @@ class Trial:
         return (go(from_rates(seen / half, seed + 2)) * scored).sum(1)
 
 
-def prepared(path: Path, arms: int, seed: int) -> tuple[data.Experiments, data.Experiments, Any, Any, Any]:
+def prepared(
+    path: Path, arms: int, seed: int
+) -> tuple[past_experiments.Experiments, past_experiments.Experiments, Any, Any, Any]:
     """Experiments that no fit sees, those held out of the fit, those fitted, and the fits."""
-    known, unseen = data.read(path).split(0.5, seed)
+    known, unseen = past_experiments.read(path).split(0.5, seed)
     fitted, held = known.split(0.2, seed)
     return unseen, held, fitted, *(lambda fits: (fits[0], fits[1:]))(fitting.fit(fitted, held, arms))
 
 
-def learn(name: str, problem: gb.Problem, path: Path, seed: int) -> learned.Learned:
+def learn(name: str, problem: gb.Problem, path: Path, seed: int) -> policy_file.Learned:
     if not path.exists():
         gb.learn(name, problem, seed=seed).save(path)
     return gb.load(path)
@@ -155,7 +161,7 @@ def add(path: Path, line: dict[str, Any]) -> None:
 
 
 def summary(path: Path) -> None:
-    """Gains per thousand pulls over the best rival: promised by `gain`, modelled, and what came true."""
+    """Gains per thousand pulls over the best rival: promised, modelled, and what came true."""
     lines = known(path)
     for run in sorted({(line["horizon"], line["seed"]) for line in lines}):
         rows = {line["policy"]: line for line in lines if (line["horizon"], line["seed"]) == run}
@@ -204,11 +210,11 @@ def main() -> None:
 
 def measure(given: argparse.Namespace, path: Path) -> None:
     unseen, held, fitted, best, others = prepared(given.data, given.arms, given.seed)
-    problem = gb.Problem(best.prior, given.horizon, batch=given.batch)
-    data.save(given.out / "experiments.safetensors", {"fitted": fitted, "held-out": held})
+    problem = gb.Problem(best.prior, given.horizon, pulls_per_round=given.batch)
+    past_experiments.save(given.out / "experiments.safetensors", {"fitted": fitted, "held-out": held})
     fit = {"file": "experiments.safetensors", "others": [entry.prior.describe() for entry in others]}
     trial = Trial(unseen, best.prior, problem, given.experiments, given.seed)
-    rivals = gain.rivals([best.prior, *(entry.prior for entry in others)])
+    rivals = compare_with_defaults.rivals([best.prior, *(entry.prior for entry in others)])
     done = {(line["horizon"], line["seed"], line["policy"]) for line in known(path)}
     for name in [*rivals, *given.policies.split(",")]:
         if (given.horizon, given.seed, name) in done:
@@ -220,7 +226,9 @@ def measure(given: argparse.Namespace, path: Path) -> None:
             entry = learn(
                 name, problem, given.out / f"{name}-{given.horizon}-{given.seed}.safetensors", given.seed
             )
-            where = gain.measure(entry, problem, fit, given.out, given.instances, given.seed)[0]
+            where = compare_with_defaults.measure(
+                entry, problem, fit, given.out, given.instances, given.seed
+            )[0]
             promise = where.gain(where.rival)
             about |= {"rival": where.rival, "promise": [promise.mean, promise.se]}
             about["percent"] = vars(where.percent(where.rival))

@@ -72,7 +72,7 @@ def iteration_seconds(
         problem,
         iterations=iterations,
         devices=devices,
-        batch=batch,
+        instances=batch,
         progress=lambda step: ends.append(time.perf_counter()),
         **settings,
     )
@@ -99,7 +99,7 @@ TOGETHER = """
 import hashlib, json, sys, time
 import jax
 import gradband as gb
-from gradband import processes
+from gradband.engine import processes
 policy, problem, count, rank, port, iterations = sys.argv[1:]
 if count != "1":
     processes.connect(f"127.0.0.1:{port}", int(count), int(rank))

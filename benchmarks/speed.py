@@ -21,7 +21,7 @@ import training
 import tuning
 from timing import Row
 
-from gradband.commands.bench import QUICK, ROWS
+from gradband.cli.bench import QUICK, ROWS
 
 
 def rows(quick: bool) -> dict[str, Callable[[], list[Row]]]:
@@ -74,7 +74,7 @@ def main() -> None:
 
 def show(found: list[Row]) -> None:
     """Prints the rows as a table."""
-    from gradband.report.terminal import print_table
+    from gradband.cli.terminal import print_table
 
     print_table(
         "Seconds, bytes or regret of ours and of a peer, and the ratio peer / ours, or a slope",

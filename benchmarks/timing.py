@@ -43,9 +43,9 @@ def reported(command: list[str], **environment: str) -> dict:
 
 def environment(name: str, *packages: str) -> str | None:
     """The Python of an environment with these packages, made in the cache folder when first needed."""
-    from gradband import cache
+    from gradband.core import resources
 
-    home = cache.folder(name)
+    home = resources.cache_folder(name)
     if home is None:
         return None
     python, ready = home / "bin" / "python", home / "ready"

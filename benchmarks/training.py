@@ -17,7 +17,7 @@ def training_rows(repeats: int, torch: bool) -> list[dict]:
     problem = gb.problems.named("two-point")
 
     def ours() -> object:
-        return gb.learn("softelim", problem, recipe="algorithm-1", iterations=100, batch=1000)
+        return gb.learn("softelim", problem, recipe="algorithm-1", iterations=100, instances=1000)
 
     rows = []
     try:

@@ -30,7 +30,7 @@ def optuna_rows(seeds: int) -> list[Row]:
         return gb.exact.by_counts(gb.policies.SoftElim(theta=theta), problem).regret
 
     def gradband(seed: int) -> float:
-        how = {"recipe": "algorithm-1", "iterations": ITERATIONS, "batch": BATCH, "seed": seed}
+        how = {"recipe": "algorithm-1", "iterations": ITERATIONS, "instances": BATCH, "seed": seed}
         return float(gb.learn(gb.policies.SoftElim(), problem, **how).params["theta"])
 
     def optuna(seed: int, more: Callable[[int], bool]) -> tuple[float, int]:

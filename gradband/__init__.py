@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Any
 from gradband._version import __version__
 
 if TYPE_CHECKING:
-    from gradband import exact, policies, priors, problems, rewards
-    from gradband.errors import InputError
-    from gradband.evaluation import evaluate
-    from gradband.explanation import Explanation, explain
-    from gradband.gradient import Estimator, estimate
-    from gradband.learned import Learned, load
-    from gradband.learning import learn
-    from gradband.player import Player
-    from gradband.problems import Problem
-    from gradband.recipes import Recipe, annealed
+    from gradband import exact, policies, problems
+    from gradband.core.errors import InputError
+    from gradband.evaluation.evaluate import evaluate
+    from gradband.evaluation.explain import Explanation, explain
+    from gradband.gradient.estimator import Estimator, estimate
+    from gradband.learning.learn import learn
+    from gradband.learning.recipes import Recipe, annealed
+    from gradband.play.player import Player
+    from gradband.policies.policy_file import Learned, load
+    from gradband.problems import Problem, priors, rewards
 
 # A scan over rounds is hundreds of tiny steps, which XLA runs faster if it compiles them as one function
 # with several results a loop. There is no other way to ask for that than this variable, before JAX starts;
@@ -38,21 +38,27 @@ if "xla_backend_extra_options" not in _FLAGS:
     os.environ["XLA_FLAGS"] = f"{_FLAGS} --xla_backend_extra_options={_LOOPS}".strip()
 
 _HOMES = {
-    "InputError": "errors",
+    "InputError": "core.errors",
     "Problem": "problems",
-    "Estimator": "gradient",
-    "estimate": "gradient",
-    "Learned": "learned",
-    "Recipe": "recipes",
-    "annealed": "recipes",
-    "learn": "learning",
-    "load": "learned",
-    "Player": "player",
-    "evaluate": "evaluation",
-    "Explanation": "explanation",
-    "explain": "explanation",
+    "Estimator": "gradient.estimator",
+    "estimate": "gradient.estimator",
+    "Learned": "policies.policy_file",
+    "Recipe": "learning.recipes",
+    "annealed": "learning.recipes",
+    "learn": "learning.learn",
+    "load": "policies.policy_file",
+    "Player": "play.player",
+    "evaluate": "evaluation.evaluate",
+    "Explanation": "evaluation.explain",
+    "explain": "evaluation.explain",
 }
-_MODULES = ("exact", "policies", "priors", "problems", "rewards")
+_MODULES = {
+    "exact": "exact",
+    "policies": "policies",
+    "priors": "problems.priors",
+    "problems": "problems",
+    "rewards": "problems.rewards",
+}
 
 __all__ = [
     "Estimator",
@@ -78,10 +84,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES and name not in _MODULES:
-        raise AttributeError(f"module 'gradband' has no attribute {name!r}")
-    home = importlib.import_module(f"gradband.{_HOMES.get(name, name)}")
-    return getattr(home, name) if name in _HOMES else home
+    if name in _MODULES:
+        return importlib.import_module(f"gradband.{_MODULES[name]}")
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"gradband.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'gradband' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -1,5 +1,5 @@
 """`python -m gradband`."""
 
-from gradband.cli import main
+from gradband.cli.main import main
 
 main()

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 import pytest
 
-from gradband.report import terminal
+from gradband.cli import terminal
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 terminal.FIRST_LINE = 3600.0  # a slow machine's tests print what a fast one's do

@@ -24,8 +24,8 @@ COMPILED = [f"gradband.solvers.{file.stem}" for file in SOLVERS]  # by Numba, wh
 with atheris.instrument_imports(include=["gradband"], exclude=COMPILED):
     from loaders import LOADERS, corpus, scratch
 
-    from gradband import machine, parquet
-    from gradband.errors import InputError
+    from gradband.core import parquet, resources
+    from gradband.core.errors import InputError
 
 MEMORY = 4 << 30
 FORBIDDEN = ("subprocess.Popen", "os.system", "os.exec", "socket.connect", "ctypes.dlopen")
@@ -108,7 +108,7 @@ def fuzz_all(limits):
         print(f"{loader}: exit code {code}", *last, sep="\n    ", flush=True)
         return abs(code)
 
-    with ThreadPoolExecutor(machine.cores()) as threads:
+    with ThreadPoolExecutor(resources.cores()) as threads:
         return max(threads.map(fuzz, LOADERS))
 
 

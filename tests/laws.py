@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 import gradband as gb
-from gradband.learned import Learned
+from gradband.policies.policy_file import Learned
 
 ARMS, HORIZON = 4, 60
 TABLES = {

@@ -17,10 +17,15 @@ from pathlib import Path
 import numpy as np
 
 import gradband as gb
-from gradband import data, files, gain, journal, problems, recorded, service, tables
-from gradband.errors import InputError
-from gradband.player import Player
-from gradband.run import Run
+from gradband import problems
+from gradband.core import files, tensor_file
+from gradband.core.errors import InputError
+from gradband.evaluation import compare_with_defaults
+from gradband.learning.checkpoint import TrainingState
+from gradband.play import journal, service
+from gradband.play.events import check_state
+from gradband.play.player import Player
+from gradband.problems import past_experiments, reward_tables
 
 
 @functools.cache
@@ -119,8 +124,8 @@ def problem(content):
     found = problems.load(str(path))
     found.describe()
     if (fit := problems.fit_of(str(path))) is not None:
-        gain.other_priors(*fit)
-        data.load(fit[1] / fit[0]["file"], "held-out")
+        compare_with_defaults.other_priors(*fit)
+        past_experiments.load(fit[1] / fit[0]["file"], "held-out")
 
 
 def table(content):
@@ -128,9 +133,9 @@ def table(content):
         archive = io.BytesIO()
         with zipfile.ZipFile(archive, "w") as file:
             file.writestr("rewards.npy", content[1:])
-        tables.read_table(written("rewards.npz", archive.getvalue()))
+        reward_tables.read_table(written("rewards.npz", archive.getvalue()))
     else:
-        tables.read_table(written("rewards.npz", content[1:]))
+        reward_tables.read_table(written("rewards.npz", content[1:]))
 
 
 PARTS = [f"fitted.{name}" for name in ("starts", "pulls", "successes")]
@@ -139,9 +144,11 @@ PARTS = [f"fitted.{name}" for name in ("starts", "pulls", "successes")]
 def experiments(content):
     if content[:1] > b"\xbf":
         path = written("tests.safetensors", built(content[1:], "experiments", PARTS))
-        data.load(path, "fitted")
+        past_experiments.load(path, "fitted")
     else:
-        data.read(written("tests.csv", content[1:]), arms_matter=content[:1] > b"\x7f", drop=True)
+        past_experiments.read(
+            written("tests.csv", content[1:]), arms_matter=content[:1] > b"\x7f", drop=True
+        )
 
 
 ENTRIES = ["params", "stage_start", "good", "critic", "optimizer.0"]
@@ -151,7 +158,7 @@ SETTINGS = {"training": {"stages": [3]}, "seed": 0}
 
 def checkpoint(content):
     made = built(content[1:], "checkpoint", ENTRIES) if content[:1] > b"\x7f" else content[1:]
-    Run({"theta": np.float32(1)}, written("checkpoint.safetensors", made), SETTINGS).restore()
+    TrainingState({"theta": np.float32(1)}, written("checkpoint.safetensors", made), SETTINGS).restore()
 
 
 def journals(content):
@@ -164,9 +171,9 @@ def journals(content):
 def parquets(content):
     """Slow, since each file is read by a process of its own first."""
     if content[:1] > b"\x7f":
-        data.read(written("tests.parquet", content[1:]), drop=True)
+        past_experiments.read(written("tests.parquet", content[1:]), drop=True)
     else:
-        tables.read_table(written("rewards.parquet", content[1:]))
+        reward_tables.read_table(written("rewards.parquet", content[1:]))
 
 
 def state(content):
@@ -177,7 +184,7 @@ def state(content):
         return
     player.restore(given)
     player.select()
-    recorded.check_state(player, player.state())
+    check_state(player, player.state())
 
 
 def requests(content):
@@ -209,12 +216,12 @@ def made_by(save):
 
 
 def law_file():
-    return gb.learn("softelim", gb.problems.named("two-point", horizon=20), iterations=1, batch=64).save
+    return gb.learn("softelim", gb.problems.named("two-point", horizon=20), iterations=1, instances=64).save
 
 
 def torn(content, entries):
     """A file as `built` makes it again: its arrays described, and its metadata."""
-    arrays, metadata = files.from_bytes(content)
+    arrays, metadata = tensor_file.from_bytes(content)
     return described(arrays, entries) + metadata["about"].encode()
 
 
@@ -244,7 +251,7 @@ def corpus(name):
         ]
     if name == "problem":
         written("given.npz", npz())
-        data.save(scratch() / "given.safetensors", split())
+        past_experiments.save(scratch() / "given.safetensors", split())
         texts = [files.toml(problems.named(known).describe()) for known in problems.NAMED]
         rest = {"horizon": 6, "name": "x"}
         rest |= {"fit": {"chosen": "beta", "file": "given.safetensors", "others": []}}
@@ -273,13 +280,13 @@ def corpus(name):
             b"\0" + rows.encode(),
             b"\x80" + rows.encode(),
             b"\0" + pulls.encode(),
-            b"\xff" + torn(made_by(lambda path: data.save(path, split())), PARTS),
+            b"\xff" + torn(made_by(lambda path: past_experiments.save(path, split())), PARTS),
         ]
     if name == "checkpoint":
         path = scratch() / "checkpoint.safetensors"
-        run = Run({"theta": np.float32(1)}, path, SETTINGS)
-        run.save()
-        run.close()
+        state = TrainingState({"theta": np.float32(1)}, path, SETTINGS)
+        state.save()
+        state.close()
         return [b"\0" + path.read_bytes(), b"\xff" + torn(path.read_bytes(), ENTRIES)]
     events, after = played()
     if name == "journal":
@@ -308,5 +315,5 @@ def columns_of(**columns):
 
 def split():
     starts = np.array([0, 2, 4, 6])
-    found = data.Experiments(starts, np.full(6, 10.0), np.arange(6.0))
+    found = past_experiments.Experiments(starts, np.full(6, 10.0), np.arange(6.0))
     return {"fitted": found, "held-out": found}

@@ -9,8 +9,9 @@ import pytest
 from conftest import assert_z
 
 import gradband as gb
-from gradband import priors, problems
+from gradband import problems
 from gradband.policies import POLICIES
+from gradband.problems import priors
 
 TWO = priors.Beta(2, [1.0, 2.0], [1.5, 1.0])
 FINITE = priors.Finite([[0.6, 0.4], [0.3, 0.5], [0.1, 0.8]], [0.5, 0.3, 0.2])
@@ -120,7 +121,7 @@ def test_thompson_sampling_by_counts_and_by_play():
 def test_batches_have_it_too():
     """One batch of an equal split, and then the winner: by going through all results."""
     means, batch, afterwards = (0.6, 0.4), 6, 10
-    problem = gb.Problem(priors.Finite([means]), batch, batch=batch, afterwards=afterwards)
+    problem = gb.Problem(priors.Finite([means]), batch, pulls_per_round=batch, afterwards=afterwards)
     from scipy import stats
 
     wanted = 0.0

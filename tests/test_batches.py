@@ -11,8 +11,9 @@ from conftest import assert_z
 from scipy import stats
 
 import gradband as gb
-from gradband import problems, random
-from gradband.errors import InputError
+from gradband import problems
+from gradband.core import prng
+from gradband.core.errors import InputError
 from gradband.policies import Counts
 from gradband.policies.thompson import share_out
 
@@ -36,7 +37,7 @@ pytestmark = pytest.mark.brief
 def test_binomial_is_the_quantile_function(n, p):
     u = (np.arange(100_000) + 0.5) / 100_000
     found = np.asarray(
-        random.binomial(jnp.asarray(u, jnp.float32), jnp.full(u.shape, n, float), jnp.full(u.shape, p))
+        prng.binomial(jnp.asarray(u, jnp.float32), jnp.full(u.shape, n, float), jnp.full(u.shape, p))
     )
     exact = stats.binom.ppf(np.float32(u), n, float(np.float32(p)))
     assert (np.diff(found) >= 0).all()
@@ -47,7 +48,7 @@ def test_binomial_is_the_quantile_function(n, p):
 @pytest.mark.parametrize("p", [[0.1, 0.2, 0.3, 0.4], [0.01, 0.0, 0.99], [0.2] * 5])
 def test_multinomial_has_its_moments(p):
     keys = jax.random.split(jax.random.key(0), 20_000)
-    counts = np.asarray(jax.vmap(lambda key: random.multinomial(key, 40.0, jnp.asarray(p)))(keys), float)
+    counts = np.asarray(jax.vmap(lambda key: prng.multinomial(key, 40.0, jnp.asarray(p)))(keys), float)
     assert (counts.sum(1) == 40).all()
     p = np.asarray(p)
     deviation = counts - 40 * p
@@ -89,7 +90,7 @@ def bayes_reward(policy, theta, horizon, batch):
 
 def test_rewards_and_gradients_are_exact():
     policy = gb.policies.SoftElim()
-    problem = problems.named("two-point", horizon=6).replace(batch=3)
+    problem = problems.named("two-point", horizon=6).replace(pulls_per_round=3)
     theta, step = 0.3, 1e-4
     start = dataclasses.replace(policy, theta=theta)
     truth = bayes_reward(policy, theta, 6, 3)
@@ -127,7 +128,7 @@ def exp3_reward(theta, means, batches, batch, sums=(0.0, 0.0)):
 
 
 def test_exp3_weighs_the_rewards_of_a_batch_by_their_importance():
-    problem = gb.Problem(gb.priors.Finite([[0.9, 0.1], [0.3, 0.8]]), 9, batch=3)
+    problem = gb.Problem(gb.priors.Finite([[0.9, 0.1], [0.3, 0.8]]), 9, pulls_per_round=3)
 
     def truth(theta):
         return np.mean([exp3_reward(theta, means, 3, 3) for means in problem.prior.instances])
@@ -147,7 +148,7 @@ def test_exp3_weighs_the_rewards_of_a_batch_by_their_importance():
 def test_batches_lose_no_pulls_and_sequences_are_batches_of_one(name):
     problem = problems.named("uniform-2", horizon=40)
     policy = gb.policies.named(name)
-    many = gb.evaluate(policy, problem.replace(batch=8), instances=4000, seed=3).rows[0]
+    many = gb.evaluate(policy, problem.replace(pulls_per_round=8), instances=4000, seed=3).rows[0]
     assert (many.regrets > -1e-4).all()
     # Whoever sees results late does worse, or as well, but no worse than by a batch or two of bad pulls.
     one = gb.evaluate(policy, problem, instances=4000, seed=3).rows[0]
@@ -156,7 +157,7 @@ def test_batches_lose_no_pulls_and_sequences_are_batches_of_one(name):
 
 
 def test_thompson_sampling_in_batches_pulls_as_one_by_one_at_first():
-    problem = problems.named("uniform-2", horizon=50).replace(batch=50)
+    problem = problems.named("uniform-2", horizon=50).replace(pulls_per_round=50)
     found = gb.evaluate(gb.policies.ThompsonSampling(), problem, instances=20_000, seed=0).rows[0]
     flat = gb.evaluate(gb.policies.Uniform(), problem, instances=20_000, seed=0).rows[0]
     assert_z(found.regret.mean, found.regret.se, flat.regret.mean, flat.regret.se)
@@ -171,7 +172,7 @@ def test_samples_that_are_equally_good_share_no_pull():
 
 def one_sample_per_pull(policy, problem, instances, seed):
     """Regret of Thompson sampling that draws a posterior sample for each pull, in NumPy."""
-    rng, arms, batch = np.random.default_rng(seed), problem.arms, problem.batch
+    rng, arms, batch = np.random.default_rng(seed), problem.arms, problem.pulls_per_round
     means = rng.random((instances, arms))
     pulls, sums = np.zeros((instances, arms)), np.zeros((instances, arms))
     regret = np.zeros(instances)
@@ -196,7 +197,7 @@ def test_thompson_sampling_in_batches_is_one_sample_per_pull(arms, batch):
     """For every batch, whatever its divisors. Sharing 64 samples costs up to .3 % of the regret."""
     policy, problem = (
         gb.policies.ThompsonSampling(),
-        gb.Problem(gb.priors.Beta(arms), 10 * batch, batch=batch),
+        gb.Problem(gb.priors.Beta(arms), 10 * batch, pulls_per_round=batch),
     )
     found = gb.evaluate([policy], problem, instances=1000, seed=1).rows[0].regret
     wanted, se = one_sample_per_pull(policy, problem, 1000, seed=batch)
@@ -208,7 +209,9 @@ def test_hierarchical_thompson_sampling_does_not_depend_on_divisors():
     policy = gb.policies.HierarchicalTS(a=2.0, b=3.0, strength=20.0)
     prior = gb.priors.Hierarchical(5, a=2.0, b=3.0, strength=20.0)
     rows = [
-        gb.evaluate([policy], gb.Problem(prior, 10 * batch, batch=batch), instances=200, seed=2).rows[0]
+        gb.evaluate(
+            [policy], gb.Problem(prior, 10 * batch, pulls_per_round=batch), instances=200, seed=2
+        ).rows[0]
         for batch in (66, 67)
     ]
     a, b = (row.regret for row in rows)
@@ -218,9 +221,9 @@ def test_hierarchical_thompson_sampling_does_not_depend_on_divisors():
 
 def test_a_policy_is_learned_in_batches_and_the_devices_do_not_matter():
     prior = gb.priors.Hierarchical(4, a=3.0, b=147.0, strength=1000.0)
-    problem = gb.Problem(prior, horizon=2000, batch=100)
+    problem = gb.Problem(prior, horizon=2000, pulls_per_round=100)
     learned = [
-        gb.learn("kl-softelim", problem, iterations=3, batch=300, recipe="algorithm-1", devices=devices)
+        gb.learn("kl-softelim", problem, iterations=3, instances=300, recipe="algorithm-1", devices=devices)
         for devices in (1, 2)
     ]
     for name in learned[0].params:
@@ -229,13 +232,13 @@ def test_a_policy_is_learned_in_batches_and_the_devices_do_not_matter():
 
 @pytest.mark.parametrize("name", ["lstm", "explore-then-commit"])
 def test_policies_that_need_every_reward_say_so(name):
-    problem = problems.named("two-point").replace(batch=10)
+    problem = problems.named("two-point").replace(pulls_per_round=10)
     with pytest.raises(InputError, match="not in batches of 10"):
         gb.evaluate(gb.policies.named(name), problem, instances=100)
 
 
 def test_what_batches_do_not_have_is_refused():
-    problem = problems.named("two-point").replace(batch=10)
+    problem = problems.named("two-point").replace(pulls_per_round=10)
     for refused in (
         lambda: gb.exact.optimum(problem),
         lambda: gb.exact.by_counts("softelim", problem),
@@ -246,6 +249,6 @@ def test_what_batches_do_not_have_is_refused():
         with pytest.raises(InputError, match="batches of 10"):
             refused()
     with pytest.raises(InputError, match="not whole batches of 7"):
-        problem.replace(batch=7)
+        problem.replace(pulls_per_round=7)
     with pytest.raises(InputError, match="batches need bernoulli rewards"):
-        problems.named("beta-10").replace(batch=10)
+        problems.named("beta-10").replace(pulls_per_round=10)

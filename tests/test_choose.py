@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from conftest import Z
 
-from gradband.rollout import FEW_ARMS, _choose
+from gradband.engine.rollout import FEW_ARMS, _choose
 
 COUNT = 400_000
 

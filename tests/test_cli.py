@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import gradband
-from gradband import cli
+from gradband.cli import main
 
 pytestmark = pytest.mark.brief
 
@@ -44,12 +44,12 @@ def run_in():
         with contextlib.ExitStack() as stack:
             patch = stack.enter_context(pytest.MonkeyPatch.context())
             patch.setattr(sys, "argv", ["gradband", *map(str, arguments)])
-            patch.setattr(cli, "use_cache", lambda: None)  # JAX runs already
+            patch.setattr(main, "use_cache", lambda: None)  # JAX runs already
             stack.enter_context(contextlib.chdir(folder))
             stack.enter_context(contextlib.redirect_stdout(out))
             stack.enter_context(contextlib.redirect_stderr(err))
             stop = stack.enter_context(pytest.raises(SystemExit))
-            cli.main()
+            main.main()
         return Ran(stop.value.code, out.getvalue(), err.getvalue())
 
     return run
@@ -158,7 +158,7 @@ def test_nothing_to_learn_is_said_and_the_policy_saved(run, tmp_path):
     ("changes", "difference"),
     [
         (("--iterations", 6), r"iterations\D*5.*\b6\b"),
-        (("--batch", 128), r"batch\D*256.*\b128\b"),
+        (("--batch", 128), r"instances\D*256.*\b128\b"),
         (("--seed", 1), "seed was 0, now it is 1"),
         (("--baseline", "none"), "baseline.*self.*none"),
         (("--horizon", 21), r"horizon\D*20.*\b21\b"),
@@ -355,7 +355,7 @@ def assert_refused(ran, word):
         ("learn --baseline slef", "unknown baseline 'slef': did you mean 'self'"),
         ("gradient --baselines none,slef", "unknown baseline 'slef': did you mean 'self'"),
         ("gradient --baselines ,", "baseline"),
-        ("learn --baseline self --runs 3", "self takes 2 runs, not 3"),
+        ("learn --baseline self --rollouts 3", "self takes 2 rollouts, not 3"),
         ("learn --optimizer adm", "unknown optimizer 'adm': did you mean 'adam'"),
         ("learn --optimizer adam --learning-rate -1", "learning rate"),
         ("learn --optimizer adam --learning-rate nan", "learning rate"),
@@ -429,7 +429,7 @@ def test_failure_that_is_not_bad_input_gives_one_line_too(run, monkeypatch):
     def broken(*arguments):
         raise ZeroDivisionError("all\nbroken")
 
-    monkeypatch.setattr("gradband.commands.compare.load_problem", broken)
+    monkeypatch.setattr("gradband.cli.compare.load_problem", broken)
     assert run("compare") == (1, "", "gradband: ZeroDivisionError: all\n")
 
 
@@ -437,7 +437,7 @@ def test_interrupting_gives_one_line(run, monkeypatch):
     def interrupted(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("gradband.commands.compare.load_problem", interrupted)
+    monkeypatch.setattr("gradband.cli.compare.load_problem", interrupted)
     assert run("compare") == (130, "", "gradband: interrupted\n")
 
 
@@ -447,8 +447,8 @@ def test_interrupting_gives_one_line(run, monkeypatch):
 def test_help_lists_the_commands_without_starting_jax():
     """Help is shown at once: neither JAX nor Matplotlib is imported for it."""
     code = (
-        "import sys; from gradband import cli; sys.argv = ['gradband', '--help']\n"
-        "try: cli.main()\n"
+        "import sys; from gradband.cli.main import main; sys.argv = ['gradband', '--help']\n"
+        "try: main()\n"
         "finally: print(*sys.modules, file=sys.stderr)"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -480,12 +480,12 @@ def test_compiled_code_is_kept_in_the_cache_folder_unless_the_user_says_otherwis
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES",
     )
     environment = {"XDG_CACHE_HOME": str(tmp_path)}
-    monkeypatch.setattr(cli.os, "environ", environment)
-    cli.use_cache()
+    monkeypatch.setattr(main.os, "environ", environment)
+    main.use_cache()
     assert environment[names[0]] == str(tmp_path / "gradband" / "compiled")
     assert set(names) <= set(environment)
     environment[names[0]] = "mine"
-    cli.use_cache()
+    main.use_cache()
     assert environment[names[0]] == "mine"
 
 

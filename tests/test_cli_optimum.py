@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gradband import cli, machine
-from gradband.errors import InputError
+from gradband.cli import main
+from gradband.core import resources
+from gradband.core.errors import InputError
 
 pytestmark = pytest.mark.brief
 
@@ -18,14 +19,14 @@ pytestmark = pytest.mark.brief
 def run(tmp_path, monkeypatch):
     """Runs a command in a folder of its own: exit code, stdout, stderr."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cli, "use_cache", lambda: None)
+    monkeypatch.setattr(main, "use_cache", lambda: None)
 
     def run(*arguments):
         out, err = io.StringIO(), io.StringIO()
         monkeypatch.setattr(sys, "argv", ["gradband", *map(str, arguments)])
         streams = contextlib.redirect_stdout(out), contextlib.redirect_stderr(err)
         with streams[0], streams[1], pytest.raises(SystemExit) as stop:
-            cli.main()
+            main.main()
         return stop.value.code, out.getvalue(), err.getvalue()
 
     return run
@@ -128,11 +129,11 @@ def test_mistakes_give_one_line(run, tmp_path, command, words):
 
 
 def test_memory_is_refused_before_it_is_taken(monkeypatch):
-    monkeypatch.setattr(machine, "free_memory", lambda: 10**6)
+    monkeypatch.setattr(resources, "free_memory", lambda: 10**6)
     with pytest.raises(InputError, match=r"needs 2\.0 GB of memory, and there are 1\.0 MB for it: less"):
-        machine.require(2 * 10**9, "this", "less")
-    machine.require(10**5, "this", "less")
-    assert machine.in_bytes(1500) == "2 kB"
+        resources.require(2 * 10**9, "this", "less")
+    resources.require(10**5, "this", "less")
+    assert resources.in_bytes(1500) == "2 kB"
 
 
 def test_compare_shows_the_references_that_know_the_prior_by_default(run, tmp_path):

@@ -12,15 +12,15 @@ import pytest
 from conftest import assert_z
 from scipy import integrate, stats
 
-from gradband import policies, priors, problems, rewards
-from gradband.errors import InputError
-from gradband.evaluation import evaluate
+from gradband import policies, problems
+from gradband.core.errors import InputError
+from gradband.evaluation.evaluate import evaluate
 from gradband.exact import by_counts, by_enumeration, softelim_regret_bound
 from gradband.exact.counts import _Thompson
 from gradband.exact.quadrature import expected_best
-from gradband.gradient import Estimator, estimate
+from gradband.gradient.estimator import Estimator, estimate
 from gradband.policies import Counting, SoftElim, ThompsonSampling
-from gradband.problems import Problem
+from gradband.problems import Problem, priors, rewards
 
 pytestmark = pytest.mark.brief
 

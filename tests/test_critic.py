@@ -7,8 +7,8 @@ import pytest
 from conftest import assert_z
 
 import gradband as gb
-from gradband.critic import FEATURES, Critic, beliefs, moments
-from gradband.evaluation import Mean
+from gradband.core.statistics import Mean
+from gradband.gradient.critic import FEATURES, Critic, beliefs, moments
 from gradband.policies import SoftElim
 
 MOST = FEATURES["luck"]
@@ -84,7 +84,7 @@ def test_an_estimate_is_not_served_by_a_critic_of_its_own_instances():
 def test_learning_is_served_by_a_critic_of_earlier_iterations():
     """There is none in the first, whose gradient is that of the baseline optimal; the second has one."""
     problem = gb.problems.named("two-point", horizon=20)
-    settings = {"iterations": 2, "batch": 64, "optimizer": optax.sgd(0.0), "seed": 3}
+    settings = {"iterations": 2, "instances": 64, "optimizer": optax.sgd(0.0), "seed": 3}
     with_critic, without = (
         gb.learn(
             SoftElim(theta=0.3), problem, estimator=gb.Estimator(baseline, returns="expected"), **settings

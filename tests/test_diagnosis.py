@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import gradband as gb
-from gradband.errors import InputError
+from gradband.core.errors import InputError
 from gradband.policies import Counting, Policy, Uniform
-from gradband.rewards import Bernoulli, Reward
+from gradband.problems.rewards import Bernoulli, Reward
 
 pytestmark = pytest.mark.brief
 PROBLEM = gb.problems.named("uniform-2", horizon=12)
@@ -130,7 +130,7 @@ def test_learning_stops_and_keeps_the_last_good_parameters():
             scores = params["w"] * state.means
             return jax.nn.log_softmax(scores) + jnp.where(jnp.abs(params["w"]) > 0, 1.0, 0.0)
 
-    learned = gb.learn(Fragile(), PROBLEM, iterations=5, batch=600)
+    learned = gb.learn(Fragile(), PROBLEM, iterations=5, instances=600)
     assert learned.stopped.startswith("the probabilities of fragile sum to 2.71828, not to 1, in round 1")
     assert learned.stopped.endswith(", in iteration 2")
     assert learned.params["w"] == 0
@@ -138,11 +138,11 @@ def test_learning_stops_and_keeps_the_last_good_parameters():
 
 
 def test_faults_in_batches_and_imitation_are_noticed():
-    batches = PROBLEM.replace(batch=4)
+    batches = PROBLEM.replace(pulls_per_round=4)
     with pytest.raises(InputError, match=r"sum to 1\.1, not to 1, in round 2 of instance"):
-        gb.evaluate([Wrong(factor=1.1)], PROBLEM.replace(batch=6), instances=600)
+        gb.evaluate([Wrong(factor=1.1)], PROBLEM.replace(pulls_per_round=6), instances=600)
     assert gb.evaluate([Wrong(factor=1.0)], batches, instances=600)
-    learned = gb.learn(Wrong(factor=1.1), PROBLEM, imitate=Uniform(), iterations=3, batch=128)
+    learned = gb.learn(Wrong(factor=1.1), PROBLEM, imitate=Uniform(), iterations=3, instances=128)
     assert learned.stopped.startswith("the probabilities of wrong sum to 1.1")
 
 

@@ -10,15 +10,18 @@ import optax
 import pytest
 
 import gradband as gb
-from gradband import cli, priors, problems, q_learning, random
-from gradband.errors import InputError
+from gradband import problems
+from gradband.cli import main
+from gradband.core import prng
+from gradband.core.errors import InputError
+from gradband.learning import q_learning
+from gradband.learning.q_learning import Agent, Settings, Transitions, train
 from gradband.policies import DQN, Counts, SoftElim
 from gradband.policies.dqn import features
-from gradband.problems import Problem
-from gradband.q_learning import Agent, Settings, Transitions, train
+from gradband.problems import Problem, priors
 
 SMALL = problems.named("two-point", horizon=20)
-QUICK = {"iterations": 3, "batch": 64}
+QUICK = {"iterations": 3, "instances": 64}
 TINY = DQN(hidden=8)
 
 
@@ -154,7 +157,7 @@ def test_the_ring_holds_the_last_transitions():
         Counts(jnp.zeros((18, 2)), jnp.zeros((18, 2))), jnp.zeros(18, jnp.int32), jnp.zeros(18)
     )
     for i in range(2):
-        key, played = random.root(i), (np.int32(4 * i), np.float32(1))
+        key, played = prng.root(i), (np.int32(4 * i), np.float32(1))
         agent, ring, norm, regrets = q_learning._iterate(
             policy, settings, 3, problem, agent, ring, key, *played
         )
@@ -197,7 +200,7 @@ def test_rewards_of_a_table():
     """Arm 0 always pays: in hindsight it is the best, and the regret of pulling only it is 0."""
     table = np.stack([np.ones((30, 12)), np.zeros((30, 12))], axis=1)
     problem = Problem(priors.Table(table), 12)
-    learned = train(DQN(hidden=8), problem, iterations=30, batch=200, settings=STABLE)
+    learned = train(DQN(hidden=8), problem, iterations=30, instances=200, settings=STABLE)
     assert 4 < learned.history["regret"][0] < 8
     assert gb.evaluate([learned], problem).rows[0].regret.mean == 0
 
@@ -225,12 +228,12 @@ def test_history_progress_and_seeds():
 def test_a_second_run_does_not_compile_again():
     train(TINY, SMALL, **QUICK)
     size = q_learning._iterate._cache_size()
-    train(TINY, SMALL, seed=3, iterations=2, batch=64)
+    train(TINY, SMALL, seed=3, iterations=2, instances=64)
     assert q_learning._iterate._cache_size() == size
 
 
 def test_weights_that_are_not_finite_stop_it():
-    start = TINY.bind(2, 20).init(random.stream(random.root(0), "init"))
+    start = TINY.bind(2, 20).init(prng.stream(prng.root(0), "init"))
     learned = train(TINY, SMALL, settings=Settings(learning_rate=1e38, warmup=1), **QUICK)
     assert learned.stopped == "the weights were not finite in iteration 1"
     np.testing.assert_array_equal(learned.params["w1"], start["w1"])
@@ -260,7 +263,7 @@ def test_options_that_do_not_apply_are_refused(tmp_path):
     with pytest.raises(InputError, match=r"rewards in \[0, 1\]"):
         gb.learn(DQN(), Problem(priors.Gaussian(2), 20))
     with pytest.raises(InputError, match="the size of the replay"):
-        gb.learn(DQN(), SMALL, batch=2**30)
+        gb.learn(DQN(), SMALL, instances=2**30)
 
 
 def test_saved_and_loaded(tmp_path):
@@ -277,9 +280,9 @@ def test_saved_and_loaded(tmp_path):
 def test_on_the_command_line(tmp_path, monkeypatch, capsys):
     given = "learn --policy dqn:hidden=8 --horizon 20 --iterations 3 --batch 64 --instances 500 --json"
     monkeypatch.setattr(sys, "argv", ["gradband", *given.split(), "--out", str(tmp_path)])
-    monkeypatch.setattr(cli, "use_cache", lambda: None)
+    monkeypatch.setattr(main, "use_cache", lambda: None)
     with pytest.raises(SystemExit, match="0"):
-        cli.main()
+        main.main()
     result = json.loads(capsys.readouterr().out)
     assert (result["policy"], len(result["params"])) == ("dqn", 6)
     assert gb.load(result["files"]["policy"]).policy == TINY.bind(2, 20)

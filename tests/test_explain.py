@@ -19,9 +19,8 @@ from scipy import stats
 from test_figures import apart
 
 import gradband as gb
-from gradband import cli
-from gradband.explanation import problem_of
-from gradband.report import figures
+from gradband.cli import figures, main
+from gradband.evaluation.explain import problem_of
 
 pytestmark = pytest.mark.brief
 
@@ -185,7 +184,7 @@ def test_uniform_policy_is_uniform_everywhere(uniform):
 
 def test_batches_are_those_of_all_histories():
     """Uniform play in batches of 5, of which the second is shown: every history of the first, exactly."""
-    problem = gb.problems.named("two-point", horizon=10).replace(batch=5)
+    problem = gb.problems.named("two-point", horizon=10).replace(pulls_per_round=5)
     found = gb.explain("uniform", problem, instances=4000)
     assert [(window.first, window.last) for window in found.windows] == [(6, 10)] * 3
     assert found.strips.rounds.tolist() == [0, 5, 10]
@@ -214,7 +213,7 @@ def test_batches_are_those_of_all_histories():
 def test_rare_rewards_are_shown_where_they_differ():
     """With rates near .015, differences of means fill the columns; on an axis to 1 all are in one."""
     prior = gb.priors.Hierarchical(arms=4, a=2.4, b=143, strength=1400)
-    problem = gb.Problem(prior, horizon=3000, batch=100)
+    problem = gb.Problem(prior, horizon=3000, pulls_per_round=100)
     found = gb.explain(saved(gb.policies.SoftElim(theta=0.01), problem), instances=200)
     assert 0.03 < found.maps.leads[-1] < 0.1
     for histories in found.maps.histories:
@@ -289,14 +288,14 @@ def run(tmp_path, monkeypatch, softelim):
     """Runs `explain` in a folder with policy.safetensors: exit code, stdout, stderr."""
     softelim.save(tmp_path / "policy.safetensors")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cli, "use_cache", lambda: None)
+    monkeypatch.setattr(main, "use_cache", lambda: None)
 
     def run(*arguments):
         out, err = io.StringIO(), io.StringIO()
         monkeypatch.setattr(sys, "argv", ["gradband", "explain", *map(str, arguments)])
         streams = contextlib.redirect_stdout(out), contextlib.redirect_stderr(err)
         with streams[0], streams[1], pytest.raises(SystemExit) as stop:
-            cli.main()
+            main.main()
         return stop.value.code, out.getvalue(), err.getvalue()
 
     return run

@@ -14,9 +14,9 @@ import pytest
 from laws import ALL, learned
 
 import gradband as gb
-from gradband import cli
-from gradband.export import as_onnx, write
-from gradband.player import Player
+from gradband.cli.main import main
+from gradband.play.player import Player
+from gradband.policies.onnx import as_onnx, write
 
 pytestmark = pytest.mark.brief
 SAMPLING = ("ts", "hierarchical-ts", "bayes-ucb", "explore-then-commit")
@@ -167,7 +167,7 @@ def test_the_command_writes_a_model(tmp_path, monkeypatch, capsys):
     def run(*words):
         monkeypatch.setattr(sys, "argv", ["gradband", "export", str(policy), *map(str, words)])
         with pytest.raises(SystemExit) as stopped:
-            cli.main()
+            main()
         return stopped.value.code, capsys.readouterr()
 
     code, said = run()

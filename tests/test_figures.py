@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from gradband.report import figures
+from gradband.cli import figures
 
 
 def boxes(texts, figure):

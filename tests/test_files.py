@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 
 import gradband
-from gradband import files
-from gradband.errors import InputError
+from gradband.core import files, tensor_file
+from gradband.core.errors import InputError
 from gradband.policies import (
     POLICIES,
     Exp3,
@@ -67,8 +67,8 @@ def path(tmp_path):
 
 
 def test_arrays_and_what_is_known_of_them_come_back(path):
-    files.save(path, "thing", ARRAYS, ABOUT)
-    arrays, about = files.load(path, "thing")
+    tensor_file.save(path, "thing", ARRAYS, ABOUT)
+    arrays, about = tensor_file.load(path, "thing")
     assert about == ABOUT
     assert set(arrays) == set(ARRAYS)
     for name, array in ARRAYS.items():
@@ -84,9 +84,9 @@ def test_values_that_json_lacks_are_written_as_it_can_hold_them(path):
         "number": np.float32(0.5),
         1: 2,
     }
-    files.save(path, "thing", {}, given)
+    tensor_file.save(path, "thing", {}, given)
     expected = {"nan": None, "inf": [None, [1, None]], "array": [0, 1, 2], "number": 0.5, "1": 2}
-    assert files.load(path, "thing") == ({}, expected)
+    assert tensor_file.load(path, "thing") == ({}, expected)
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -160,7 +160,7 @@ def write_half(target):
 
 
 def test_nothing_but_the_file_is_left_after_writing(tmp_path):
-    files.save(tmp_path / "deep" / "er" / "x.safetensors", "thing", ARRAYS, ABOUT)
+    tensor_file.save(tmp_path / "deep" / "er" / "x.safetensors", "thing", ARRAYS, ABOUT)
     files.write_text(tmp_path / "deep" / "er" / "x.txt", "θ")
     assert sorted(os.listdir(tmp_path / "deep" / "er")) == ["x.safetensors", "x.txt"]
     assert (tmp_path / "deep" / "er" / "x.txt").read_text(encoding="utf-8") == "θ"
@@ -185,13 +185,13 @@ def test_nothing_is_left_when_writing_fails(path, write):
 def test_nothing_is_left_when_the_file_can_not_be_put_in_place(path):
     path.mkdir()
     with pytest.raises(OSError, match="directory"):
-        files.save(path, "thing", ARRAYS, ABOUT)
+        tensor_file.save(path, "thing", ARRAYS, ABOUT)
     assert os.listdir(path.parent) == [path.name]
 
 
 def test_nothing_is_written_of_what_json_can_not_hold(path):
     with pytest.raises(TypeError):
-        files.save(path, "thing", {}, {"object": object()})
+        tensor_file.save(path, "thing", {}, {"object": object()})
     assert os.listdir(path.parent) == []
 
 
@@ -214,7 +214,7 @@ def test_a_file_is_on_disk_before_it_is_in_place_and_its_name_afterwards(path, m
     files.write_text(path, "first")
     assert calls == ["flush 5 bytes", f"put {path.name}", "flush folder"]
     calls.clear()
-    files.save(path, "policy", ARRAYS, ABOUT, keep=True)
+    tensor_file.save(path, "policy", ARRAYS, ABOUT, keep=True)
     size = path.stat().st_size
     assert calls == [
         f"flush {size} bytes",
@@ -234,7 +234,7 @@ def test_old_file_is_replaced(path):
 def test_permissions_follow_the_umask(path, mask):
     before = os.umask(mask)
     try:
-        files.save(path, "thing", ARRAYS, ABOUT)
+        tensor_file.save(path, "thing", ARRAYS, ABOUT)
         assert os.umask(mask) == mask
     finally:
         os.umask(before)
@@ -257,8 +257,8 @@ def test_files_are_read_as_safetensors_reads_them(path):
     kinds = ("?", "u1", "i1", "u2", "i2", "f2", "u4", "i4", "f4", "u8", "i8", "f8")
     arrays = {f"a {kind}": (9 * rng.random((2, 3))).astype(kind) for kind in kinds}
     arrays |= {"none": np.zeros((0, 3)), "one": np.array(2.5)}
-    files.save(path, "policy", arrays, {})
-    found = files.load(path, "policy")[0]
+    tensor_file.save(path, "policy", arrays, {})
+    found = tensor_file.load(path, "policy")[0]
     for name, array in load_file(path).items():
         assert (found[name].dtype, found[name].shape) == (array.dtype, array.shape)
         assert found[name].tobytes() == array.tobytes()
@@ -290,7 +290,7 @@ def test_headers_that_say_what_is_not_there_are_refused(path, header):
     text = json.dumps(header).encode()
     path.write_bytes(len(text).to_bytes(8, "little") + text + bytes(4))
     with pytest.raises(InputError, match="not a safetensors file"):
-        files.load(path, "policy")
+        tensor_file.load(path, "policy")
 
 
 def test_a_shape_of_huge_numbers_is_refused_at_once(path):
@@ -300,7 +300,7 @@ def test_a_shape_of_huge_numbers_is_refused_at_once(path):
     path.write_bytes(len(text).to_bytes(8, "little") + text + bytes(4))
     began = time.monotonic()
     with pytest.raises(InputError, match="not as many bytes as its shape says"):
-        files.load(path, "policy")
+        tensor_file.load(path, "policy")
     assert time.monotonic() - began < 10
 
 
@@ -377,7 +377,7 @@ def test_file_with_other_metadata_is_refused(path, metadata, word):
 
 
 def test_checkpoint_is_no_policy(path):
-    files.save(path, "checkpoint", {}, {})
+    tensor_file.save(path, "checkpoint", {}, {})
     with pytest.raises(InputError, match="not a gradband policy file"):
         gradband.load(path)
 
@@ -433,7 +433,7 @@ THETA = np.float32(0.5)
 )
 def test_policy_file_with_a_wrong_entry_is_refused(path, about, theta, word):
     arrays = {} if theta is None else {"params.theta": theta}
-    files.save(path, "policy", arrays, USUAL | about)
+    tensor_file.save(path, "policy", arrays, USUAL | about)
     with pytest.raises(InputError, match=word) as caught:
         gradband.load(path)
     assert str(path) in str(caught.value)
@@ -441,22 +441,22 @@ def test_policy_file_with_a_wrong_entry_is_refused(path, about, theta, word):
 
 @pytest.mark.parametrize("name", USUAL)
 def test_policy_file_with_an_entry_missing_is_refused(path, name):
-    files.save(path, "policy", {"params.theta": THETA}, {k: v for k, v in USUAL.items() if k != name})
+    tensor_file.save(path, "policy", {"params.theta": THETA}, {k: v for k, v in USUAL.items() if k != name})
     with pytest.raises(InputError, match=f"not a complete policy file: .*{name}"):
         gradband.load(path)
 
 
 def test_usual_entries_are_accepted(path):
     """Else the tests above would show nothing."""
-    files.save(path, "policy", {"params.theta": THETA}, USUAL)
+    tensor_file.save(path, "policy", {"params.theta": THETA}, USUAL)
     assert gradband.load(path).params == {"theta": 0.5}
-    files.save(path, "policy", {}, USUAL | {"policy": "ts", "settings": {"a": 2.0}})
+    tensor_file.save(path, "policy", {}, USUAL | {"policy": "ts", "settings": {"a": 2.0}})
     assert gradband.load(path).policy == ThompsonSampling(a=2.0).bind(2, 20)
 
 
 def test_bounds_are_those_of_the_files_own_horizon(path):
     about = USUAL | {"policy": "explore-then-commit", "settings": {"theta": 15.5}, "horizon": 40}
-    files.save(path, "policy", {"params.theta": np.float32(19.5)}, about)
+    tensor_file.save(path, "policy", {"params.theta": np.float32(19.5)}, about)
     assert gradband.load(path).policy == ExploreThenCommit(theta=15.5).bind(2, 40)
 
 
@@ -513,13 +513,15 @@ def test_any_entries_give_a_policy_or_bad_input(scratch, about):
 def test_policy_is_no_checkpoint(path):
     learned().save(path)
     with pytest.raises(InputError, match="not a gradband checkpoint file"):
-        files.load(path, "checkpoint")
+        tensor_file.load(path, "checkpoint")
 
 
 # The package.
 
 
-@pytest.mark.parametrize("first", [pytest.param("annealed", marks=pytest.mark.slow), "gradband.learning"])
+@pytest.mark.parametrize(
+    "first", [pytest.param("annealed", marks=pytest.mark.slow), "gradband.learning.learn"]
+)
 def test_functions_are_not_hidden_by_modules_of_the_same_name(first):
     """Whatever was used first: a submodule, once imported, is an attribute of its package."""
     use = f"import {first}" if "." in first else f"gb.{first}"

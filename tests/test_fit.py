@@ -5,6 +5,7 @@ import json
 import os
 import re
 import sys
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +16,12 @@ from scipy.integrate import quad
 from scipy.special import polygamma
 from scipy.stats import beta, betabinom
 
-from gradband import cli, data, delimited, files, fitting, priors, problems
-from gradband.errors import InputError
-from gradband.evaluation import Mean
+from gradband import problems
+from gradband.cli.main import main
+from gradband.core import tensor_file
+from gradband.core.errors import InputError
+from gradband.core.statistics import Mean
+from gradband.problems import delimited, fitting, past_experiments, priors
 
 
 def drawn(count, a=3.0, b=147.0, strength=1000.0, arms=4, pulls=3000, seed=0, spread=0.0, slope=0.0):
@@ -30,7 +34,7 @@ def drawn(count, a=3.0, b=147.0, strength=1000.0, arms=4, pulls=3000, seed=0, sp
     means = rng.beta(kappa * level, kappa * (1 - level), (count, arms))
     each = rng.integers(pulls // 2, 3 * pulls // 2, (count, arms))
     wins = rng.binomial(each, means)
-    return data.Experiments(np.arange(count + 1) * arms, each.ravel() * 1.0, wins.ravel() * 1.0)
+    return past_experiments.Experiments(np.arange(count + 1) * arms, each.ravel() * 1.0, wins.ravel() * 1.0)
 
 
 def as_csv(path, found, shuffle=None):
@@ -114,7 +118,9 @@ def test_standard_errors_are_those_of_all_experiments_together():
     rng = np.random.default_rng(0)
     count, pulls = 600, 1e5
     means = rng.beta(3.0, 12.0, count)
-    seen = data.Experiments(np.arange(count // 2 + 1) * 2, np.full(count, pulls), np.round(pulls * means))
+    seen = past_experiments.Experiments(
+        np.arange(count // 2 + 1) * 2, np.full(count, pulls), np.round(pulls * means)
+    )
     found = fitting.pooled(seen, seen, 2)
     a, b = found.prior.a[0], found.prior.b[0]
     total = a + b
@@ -132,7 +138,9 @@ def test_standard_errors_are_those_of_all_experiments_together():
 def test_where_arms_matter_an_experiment_is_as_likely_as_its_arms_together():
     rng = np.random.default_rng(0)
     wins = rng.binomial(200, rng.beta([[2.0, 8.0]], [[38.0, 32.0]], (60, 2)))
-    known = data.Experiments(np.arange(61) * 2, np.full(120, 200.0), wins.ravel() * 1.0, labels=("x", "y"))
+    known = past_experiments.Experiments(
+        np.arange(61) * 2, np.full(120, 200.0), wins.ravel() * 1.0, labels=("x", "y")
+    )
     fitted, held = known.only(np.arange(40)), known.only(np.arange(40, 60))
     found = fitting.by_arm(fitted, held)
     arms = held.successes.reshape(20, 2)
@@ -202,7 +210,7 @@ def test_the_better_prior_is_chosen():
     rng = np.random.default_rng(0)
     means = rng.beta(3, 147, 1600)
     wins = rng.binomial(3000, means)
-    one = data.Experiments(np.arange(401) * 4, np.full(1600, 3000.0), wins * 1.0)
+    one = past_experiments.Experiments(np.arange(401) * 4, np.full(1600, 3000.0), wins * 1.0)
     fitted, held = one.split(0.25)
     scores = {entry.name: entry for entry in fitting.fit(fitted, held, 4)}
     below = Mean.of(scores["hierarchical"].held_out - scores["pooled"].held_out)
@@ -213,9 +221,9 @@ def test_the_better_prior_is_chosen():
 def test_the_order_of_arms_tells_nothing(tmp_path):
     known = drawn(80, pulls=400)
     order = np.lexsort((-known.successes, known.owner))  # best arms first, as some files have them
-    ranked = data.Experiments(known.starts, known.pulls[order], known.successes[order])
+    ranked = past_experiments.Experiments(known.starts, known.pulls[order], known.successes[order])
     paths = [as_csv(tmp_path / "a.csv", ranked), as_csv(tmp_path / "b.csv", ranked, shuffle=7)]
-    one, other = (data.read(path) for path in paths)
+    one, other = (past_experiments.read(path) for path in paths)
     assert sorted(one.successes) == sorted(other.successes)
     mine, theirs = (
         np.add.reduceat(found.successes * 1e6 + found.pulls, found.starts[:-1]) for found in (one, other)
@@ -276,7 +284,7 @@ def test_faults_are_told_with_their_rows(tmp_path):
     path = tmp_path / "tests.csv"
     path.write_text(FAULTY)
     with pytest.raises(InputError) as caught:
-        data.read(path)
+        past_experiments.read(path)
     told = str(caught.value)
     for words in (
         "1 row has no experiment (8)",
@@ -290,7 +298,7 @@ def test_faults_are_told_with_their_rows(tmp_path):
     ):
         assert words in told
     assert "\n" not in told
-    found = data.read(path, drop=True)
+    found = past_experiments.read(path, drop=True)
     assert len(found) == 2, "of the others a single arm is left"
     assert any("3 experiments with a single arm" in note for note in found.notes)
 
@@ -306,14 +314,14 @@ def test_a_row_a_pull_is_counted(tmp_path):
     )
     frame.write_parquet(tmp_path / "log.parquet")
     frame.write_csv(tmp_path / "log.csv")
-    columns = data.Columns(experiment="test", arm="version", reward="clicked")
-    one, other = (data.read(tmp_path / f"log.{kind}", columns) for kind in ("parquet", "csv"))
+    columns = past_experiments.Columns(experiment="test", arm="version", reward="clicked")
+    one, other = (past_experiments.read(tmp_path / f"log.{kind}", columns) for kind in ("parquet", "csv"))
     assert one.pulls.tolist() == other.pulls.tolist() == [20.0] * 6
     assert one.successes.tolist() == other.successes.tolist()
     assert one.successes.sum() == frame["clicked"].sum()
     frame.with_columns(clicked=polars.col("clicked") * 2).write_csv(tmp_path / "log.csv")
     with pytest.raises(InputError, match=r"rows have clicked outside \[0, 1\]"):
-        data.read(tmp_path / "log.csv", columns)
+        past_experiments.read(tmp_path / "log.csv", columns)
 
 
 @pytest.mark.parametrize(
@@ -329,7 +337,7 @@ def test_other_files_are_one_sentence(text, words, tmp_path):
     path = tmp_path / "tests.csv"
     path.write_text(text)
     with pytest.raises(InputError, match=words):
-        data.read(path)
+        past_experiments.read(path)
 
 
 COUNTS = {"experiment": ["a", "a", "b", "b"], "arm": [0, 1, 0, 1], "pulls": [9] * 4, "successes": [2] * 4}
@@ -347,7 +355,7 @@ def test_columns_are_text_or_numbers(column, kind, tmp_path):
     }[kind]
     frame.with_columns(other.alias(column)).write_parquet(tmp_path / "tests.parquet")
     with pytest.raises(InputError, match=f"the column '{column}' must hold text or numbers, not"):
-        data.read(tmp_path / "tests.parquet")
+        past_experiments.read(tmp_path / "tests.parquet")
 
 
 def test_categories_and_dates_are_names(tmp_path):
@@ -355,7 +363,10 @@ def test_categories_and_dates_are_names(tmp_path):
         polars.col("experiment").cast(polars.Categorical), arm=polars.date(2020, 1, polars.col("arm") + 1)
     )
     frame.write_parquet(tmp_path / "tests.parquet")
-    assert data.read(tmp_path / "tests.parquet", arms_matter=True).labels == ("2020-01-01", "2020-01-02")
+    assert past_experiments.read(tmp_path / "tests.parquet", arms_matter=True).labels == (
+        "2020-01-01",
+        "2020-01-02",
+    )
 
 
 def test_a_long_name_takes_its_own_length(tmp_path):
@@ -365,7 +376,7 @@ def test_a_long_name_takes_its_own_length(tmp_path):
     (tmp_path / "tests.csv").write_text(
         f"experiment,arm,pulls,successes\n{rows}{long},0,5,1\n{long},1,5,2\n"
     )
-    assert len(data.read(tmp_path / "tests.csv")) == 501
+    assert len(past_experiments.read(tmp_path / "tests.csv")) == 501
 
 
 TEXT = "experiment,arm,pulls,successes\nb,0,1200,20\nb,ä,900,30\na,0,500,0\na,ä,500,5\n"
@@ -395,7 +406,7 @@ TEXT = "experiment,arm,pulls,successes\nb,0,1200,20\nb,ä,900,30\na,0,500,0\na,�
 )
 def test_tables_are_read_as_people_have_them(content, tmp_path):
     (tmp_path / "tests.csv").write_bytes(content)
-    found = data.read(tmp_path / "tests.csv")
+    found = past_experiments.read(tmp_path / "tests.csv")
     assert found.pulls.tolist() == [1200, 900, 500, 500], "in the order of the file"
     assert found.successes.tolist() == [20, 30, 0, 5]
 
@@ -414,7 +425,7 @@ def test_hostile_files_are_refused(content, words, tmp_path, monkeypatch):
     monkeypatch.setattr(delimited, "TEXT_LIMIT", 2000)
     (tmp_path / "tests.csv").write_bytes(content)
     with pytest.raises(InputError, match=words):
-        data.read(tmp_path / "tests.csv")
+        past_experiments.read(tmp_path / "tests.csv")
 
 
 @pytest.mark.parametrize(
@@ -434,13 +445,13 @@ def test_hostile_files_are_refused(content, words, tmp_path, monkeypatch):
 def test_what_is_no_count_is_called_so(text, words, tmp_path):
     (tmp_path / "tests.csv").write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=words):
-        data.read(tmp_path / "tests.csv")
+        past_experiments.read(tmp_path / "tests.csv")
 
 
 def test_rewards_that_were_asked_for_are_missed(tmp_path):
     (tmp_path / "tests.csv").write_text(TEXT, encoding="utf-8")
     with pytest.raises(InputError, match="has no column 'clicked'"):
-        data.read(tmp_path / "tests.csv", data.Columns(reward="clicked"))
+        past_experiments.read(tmp_path / "tests.csv", past_experiments.Columns(reward="clicked"))
 
 
 def test_counts_come_before_rates(tmp_path):
@@ -448,12 +459,12 @@ def test_counts_come_before_rates(tmp_path):
     lines = TEXT.splitlines()
     rows = [f"{lines[0]},reward", *(f"{line},0.1" for line in lines[1:])]
     (tmp_path / "tests.csv").write_text("\n".join(rows), encoding="utf-8")
-    assert data.read(tmp_path / "tests.csv").pulls.tolist() == [1200, 900, 500, 500]
+    assert past_experiments.read(tmp_path / "tests.csv").pulls.tolist() == [1200, 900, 500, 500]
 
 
 def test_daily_rows_are_added_up(tmp_path):
     (tmp_path / "tests.csv").write_text(TEXT + "a,0,10,1\nb,ä,100,3\na,0,0,0\n", encoding="utf-8")
-    found = data.read(tmp_path / "tests.csv", add_up=True)
+    found = past_experiments.read(tmp_path / "tests.csv", add_up=True)
     assert found.pulls.tolist() == [1200, 1000, 510, 500]
     assert found.successes.tolist() == [20, 33, 1, 5]
 
@@ -464,10 +475,13 @@ def test_the_last_experiments_are_held_out_on_request(tmp_path):
     names = {str(e): f"{37 * e % 41:02d}" for e in range(40)}  # in another order than the file
     rows = [line.split(",", 1) for line in text[1:]]
     (tmp_path / "tests.csv").write_text("\n".join([text[0], *(f"{names[e]},{rest}" for e, rest in rows)]))
-    fitted, held = data.read(tmp_path / "tests.csv").split(0.2, last=True)
+    fitted, held = past_experiments.read(tmp_path / "tests.csv").split(0.2, last=True)
     assert fitted.successes.tolist() == known.successes[: 32 * 4].tolist()
     assert held.successes.tolist() == known.successes[32 * 4 :].tolist()
-    assert data.read(tmp_path / "tests.csv").split(0.2)[1].successes.tolist() != held.successes.tolist()
+    assert (
+        past_experiments.read(tmp_path / "tests.csv").split(0.2)[1].successes.tolist()
+        != held.successes.tolist()
+    )
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
@@ -476,12 +490,15 @@ def test_a_name_is_no_pattern(kind, tmp_path):
     for name in (f"tests[1].{kind}", f"t*.{kind}"):
         with (tmp_path / name).open("wb") as file:
             frame.write_csv(file) if kind == "csv" else frame.write_parquet(file)
-        assert len(data.read(tmp_path / name)) == 2
+        assert len(past_experiments.read(tmp_path / name)) == 2
 
 
 @pytest.mark.skipif(os.name != "posix", reason="there are no named pipes")
 def test_a_pipe_is_not_waited_for(tmp_path):
-    for name, load in (("tests.csv", data.read), ("mine.toml", lambda path: problems.load(str(path)))):
+    for name, load in (
+        ("tests.csv", past_experiments.read),
+        ("mine.toml", lambda path: problems.load(str(path))),
+    ):
         os.mkfifo(tmp_path / name)
         with pytest.raises(InputError, match="it is not a file"):
             load(tmp_path / name)
@@ -509,15 +526,15 @@ def test_a_prior_of_earlier_versions_is_refused_in_words(tmp_path):
 def test_stored_experiments_are_read_with_distrust(changes, words, tmp_path):
     usual = {"starts": [0, 2, 4], "pulls": [9.0] * 4, "successes": [2.0] * 4}
     arrays = {f"fitted.{name}": np.array(value) for name, value in (usual | changes).items()}
-    files.save(tmp_path / "past.safetensors", "experiments", arrays, {})
+    tensor_file.save(tmp_path / "past.safetensors", "experiments", arrays, {})
     with pytest.raises(InputError, match=words):
-        data.load(tmp_path / "past.safetensors", "fitted")
+        past_experiments.load(tmp_path / "past.safetensors", "fitted")
 
 
 def run(monkeypatch, capsys, *words):
     monkeypatch.setattr(sys, "argv", ["gradband", "fit", *map(str, words)])
     with pytest.raises(SystemExit) as stopped:
-        cli.main()
+        main()
     seen = capsys.readouterr()
     return stopped.value.code, seen.out, seen.err
 
@@ -535,7 +552,7 @@ def test_the_command_writes_a_problem(prior, tmp_path, monkeypatch, capsys):
     assert problem.prior.label == {"pooled": "beta"}.get(prior, prior)
     assert problems.load(result["file"], arms=7).arms == 7
     assert {row["name"] for row in result["priors"]} == {"pooled", "hierarchical", "varying", "mixture"}
-    for other in problems.tomllib.loads(Path(result["file"]).read_text())["fit"]["others"]:
+    for other in tomllib.loads(Path(result["file"]).read_text())["fit"]["others"]:
         again = {"horizon": 10, "prior": other}
         assert problems.parse(again, tmp_path / "fit").arms == 4
 
@@ -543,15 +560,15 @@ def test_the_command_writes_a_problem(prior, tmp_path, monkeypatch, capsys):
 def test_arms_that_matter_have_priors_of_their_own(tmp_path, monkeypatch, capsys):
     rng = np.random.default_rng(0)
     wins = rng.binomial(500, rng.beta([[2.0, 8.0]], [[98.0, 92.0]], (300, 2)))
-    known = data.Experiments(np.arange(301) * 2, np.full(600, 500.0), wins.ravel() * 1.0)
+    known = past_experiments.Experiments(np.arange(301) * 2, np.full(600, 500.0), wins.ravel() * 1.0)
     path = as_csv(tmp_path / "tests.csv", known)
     code, out, _ = run(monkeypatch, capsys, path, "--arms-matter", "--json", "--out", tmp_path / "fit")
     assert code == 0
     prior = problems.load(json.loads(out)["file"]).prior
     assert prior.a / (prior.a + prior.b) == pytest.approx([0.02, 0.08], rel=0.1)
     assert problems.fit_of(json.loads(out)["file"]) is None, "there is no gain to tell"
-    code, _, told = run(monkeypatch, capsys, path, "--batch", "0", "--out", tmp_path / "x")
-    assert (code, "batch must be a whole number" in told) == (2, True)
+    code, _, told = run(monkeypatch, capsys, path, "--pulls-per-round", "0", "--out", tmp_path / "x")
+    assert (code, "pulls_per_round must be a whole number" in told) == (2, True)
     code, _, told = run(
         monkeypatch, capsys, path, "--arms-matter", "--prior", "pooled", "--out", tmp_path / "x"
     )
@@ -584,7 +601,7 @@ def test_options_of_the_command_reach_the_reader(tmp_path, monkeypatch, capsys):
     words = ["--sum", "--held-out-last", "--json", "--out", tmp_path / "fit"]
     code, out, _ = run(monkeypatch, capsys, path, *words)
     assert code == 0
-    held = data.load(Path(json.loads(out)["files"]["experiments"]), "held-out")
+    held = past_experiments.load(Path(json.loads(out)["files"]["experiments"]), "held-out")
     last = drawn(30, pulls=300)
     assert held.pulls[-4:].tolist() == [last.pulls[-4] + 100, *last.pulls[-3:]]
 

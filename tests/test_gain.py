@@ -14,12 +14,17 @@ from scipy.stats import beta, betabinom, binom
 from test_fit import as_csv, drawn
 
 import gradband as gb
-from gradband import cli, data, gain, plain, priors, problems, thinning
-from gradband.arguments import parse_policy
-from gradband.commands.learn import show_gain
-from gradband.errors import InputError
-from gradband.evaluation import Comparison, Row
+from gradband import problems
+from gradband.cli.learn import show_gain
+from gradband.cli.main import main
+from gradband.cli.options import parse_policy
+from gradband.core import statistics
+from gradband.core.errors import InputError
+from gradband.evaluation import compare_with_defaults
+from gradband.evaluation.evaluate import Comparison, Row
+from gradband.play.laws import LAWS
 from gradband.policies import Counts
+from gradband.problems import past_experiments, priors, thinning
 
 pytestmark = pytest.mark.brief
 
@@ -33,7 +38,7 @@ def fitted(tmp_path_factory):
         words = ["--horizon", "40", "--prior", "hierarchical", "--out", str(folder)]
         patch.setattr(sys, "argv", ["gradband", "fit", str(path), *words])
         with pytest.raises(SystemExit):
-            cli.main()
+            main()
     return folder / "fitted.toml"
 
 
@@ -45,21 +50,21 @@ def situation(name, owner=None, **rewards):
         Row(policy, np.zeros(400), mean + noise + own * (i == 0), 0.0)
         for i, (policy, mean) in enumerate(rewards.items())
     ]
-    return gain.Situation(name, 2000, Comparison(tuple(rows)), owner)
+    return compare_with_defaults.Situation(name, 2000, Comparison(tuple(rows)), owner)
 
 
 MANY = np.arange(400) % 50
 
 
 def test_gains_are_paired_and_told_in_words():
-    held = situation(gain.HELD_OUT, MANY, learned=110.0, ts=100.0, uniform=90.0)
+    held = situation(compare_with_defaults.HELD_OUT, MANY, learned=110.0, ts=100.0, uniform=90.0)
     assert held.rival == "ts"
     assert_z(held.gain("ts").mean, held.gain("ts").se, 5.0)
     assert held.gain("uniform").se == pytest.approx(0.5 / 20, rel=0.3), "what all share is no noise"
     ratio = 100 * (held.reward("learned").mean / held.reward("ts").mean - 1)
     assert held.percent("ts").mean == pytest.approx(ratio)
     worse = situation("rates 50 % lower", learned=50.0, ts=52.0)
-    told = gain.in_words([held, worse])
+    told = compare_with_defaults.in_words([held, worse])
     assert f"{ratio:.2f} ± 0.10 % more (4.959 ± " in told
     assert "per thousand pulls) than the best of the others (ts)" in told
     assert "than an equal split throughout" in told
@@ -70,28 +75,28 @@ def test_gains_are_paired_and_told_in_words():
 
 @pytest.mark.parametrize("own", [100.05, 80.0])
 def test_a_policy_that_gains_nothing_is_called_so(own):
-    held = situation(gain.HELD_OUT, MANY, learned=own, ts=100.0)
-    assert "don't bother, use ts" in gain.in_words([held])
+    held = situation(compare_with_defaults.HELD_OUT, MANY, learned=own, ts=100.0)
+    assert "don't bother, use ts" in compare_with_defaults.in_words([held])
 
 
 def test_instances_of_an_experiment_are_one_witness():
     """300 experiments of 8 instances each, the gain being the experiment's own but for little."""
     rng, owner = np.random.default_rng(0), np.arange(2400) % 300
     own = rng.normal(3, 1, 300)
-    errors = [gain.clustered(rng.normal(0, 1, 300)[owner] + 0, owner) for _ in range(400)]
+    errors = [statistics.clustered(rng.normal(0, 1, 300)[owner] + 0, owner) for _ in range(400)]
     z = np.array([found.mean / found.se for found in errors])
     # The variance of 400 z-scores has a standard error of √(2 / 400): |z| < 5.
     assert abs(z.var() - 1) < 5 * np.sqrt(2 / 400)
-    found = gain.clustered(own[owner] + rng.normal(0, 0.1, 2400), owner)
+    found = statistics.clustered(own[owner] + rng.normal(0, 0.1, 2400), owner)
     assert found.se == pytest.approx(own.std() / np.sqrt(300), rel=0.05)
-    assert found.se > 2.5 * gain.Mean.of(own[owner]).se
+    assert found.se > 2.5 * compare_with_defaults.Mean.of(own[owner]).se
 
 
 @pytest.mark.parametrize("count", [1, 3, 9])
 def test_few_experiments_prove_nothing(count):
-    held = situation(gain.HELD_OUT, np.arange(400) % count, learned=110.0, ts=100.0)
+    held = situation(compare_with_defaults.HELD_OUT, np.arange(400) % count, learned=110.0, ts=100.0)
     assert not held.conclusive
-    told = gain.in_words([held])
+    told = compare_with_defaults.in_words([held])
     assert f"Only {count} experiments were held out: too few to conclude" in told
     assert "more" not in told
     assert not np.isnan(held.gain("ts").se)
@@ -99,22 +104,22 @@ def test_few_experiments_prove_nothing(count):
 
 def test_rivals_are_named_as_compare_names_them():
     fitted = [priors.Hierarchical(3, 2.36347, 143.0787, 1381.4462), priors.Beta(3, 2.0698, 129.867)]
-    found = gain.rivals(fitted)
+    found = compare_with_defaults.rivals(fitted)
     for name, policy in found.items():
         assert parse_policy(name) == policy
         assert "," not in name
     usual = {"uniform", "split", "split:share=0.25", "ts", "ucb1"}
     level = "hierarchical-ts:a=2.363+b=143.1+strength=1381"
     assert set(found) == {*usual, "ts:a=2.07+b=129.9", level}
-    assert set(gain.rivals([priors.Mixture(3, [1.0], [2.0], [3.0])])) == usual
+    assert set(compare_with_defaults.rivals([priors.Mixture(3, [1.0], [2.0], [3.0])])) == usual
 
 
 def test_every_situation_has_its_own_instances(fitted, tmp_path, monkeypatch):
     """Held-out experiments are those held out, which here differ from those fitted beyond doubt."""
     problem, fit = problems.load(str(fitted)), problems.fit_of(str(fitted))[0]
     other = drawn(30, a=50.0, b=50.0, strength=60.0, arms=3, pulls=400, seed=9)
-    known = data.load(fitted.parent / fit["file"], "fitted")
-    data.save(tmp_path / fit["file"], {"fitted": known, "held-out": other})
+    known = past_experiments.load(fitted.parent / fit["file"], "fitted")
+    past_experiments.save(tmp_path / fit["file"], {"fitted": known, "held-out": other})
 
     def played(policies, problem, instances, **how):
         means = problem.prior.instances[:instances].astype(float)
@@ -122,29 +127,37 @@ def test_every_situation_has_its_own_instances(fitted, tmp_path, monkeypatch):
         rows = [Row(name, np.zeros(instances), means.mean(1), 0.0) for name in policies]
         return Comparison(tuple(rows))
 
-    monkeypatch.setattr(gain.evaluation, "evaluate", played)
-    found = {entry.name: entry for entry in gain.measure(None, problem, fit, tmp_path, instances=300)}
+    monkeypatch.setattr(compare_with_defaults, "evaluate", played)
+    found = {
+        entry.name: entry
+        for entry in compare_with_defaults.measure(None, problem, fit, tmp_path, instances=300)
+    }
     others = {"a mixture prior", "a beta prior", "a varying prior"}
-    assert set(found) == {gain.AS_FITTED, gain.HELD_OUT, *others, *gain.SHIFTS}
-    held = found[gain.HELD_OUT]
+    assert set(found) == {
+        compare_with_defaults.AS_FITTED,
+        compare_with_defaults.HELD_OUT,
+        *others,
+        *compare_with_defaults.SHIFTS,
+    }
+    held = found[compare_with_defaults.HELD_OUT]
     assert (held.experiments, len(held.owner)) == (30, 300)
     rates = np.add.reduceat(other.successes / other.pulls, other.starts[:-1]) / 3
     own = np.bincount(held.owner, held.table["learned"].rewards) / 10
     assert np.abs(own - rates).max() < 0.1, "each instance is of the experiment it is said to be"
     assert own.mean() > 0.45, "those fitted have rates near 0.1"
-    usual = found[gain.AS_FITTED].reward("ts")
+    usual = found[compare_with_defaults.AS_FITTED].reward("ts")
     assert_z(usual.mean, usual.se, problem.prior.a / (problem.prior.a + problem.prior.b))
     assert found["rates 50 % lower"].reward("ts").mean == pytest.approx(usual.mean / 2, rel=1e-5)
     assert [check.share for check in held.check] == [0.1, 0.25, 0.5]
-    assert "The promise " in gain.in_words([held])
+    assert "The promise " in compare_with_defaults.in_words([held])
 
 
 def test_a_long_test_is_measured_on_fewer_instances():
     usual = priors.Beta(4)
-    short, long = gb.Problem(usual, 40), gb.Problem(usual, 20_000, batch=200)
-    assert gain.affordable(short, 10_000) == 10_000
-    assert 1000 <= gain.affordable(long, 10_000) < 2500
-    assert gain.affordable(long, 300) == 300
+    short, long = gb.Problem(usual, 40), gb.Problem(usual, 20_000, pulls_per_round=200)
+    assert compare_with_defaults.affordable(short, 10_000) == 10_000
+    assert 1000 <= compare_with_defaults.affordable(long, 10_000) < 2500
+    assert compare_with_defaults.affordable(long, 300) == 300
 
 
 @pytest.mark.slow
@@ -154,12 +167,12 @@ def test_learn_tells_the_gain(fitted, tmp_path, monkeypatch, capsys):
         sys, "argv", ["gradband", "learn", str(fitted), *words, "--out", str(tmp_path), "--json"]
     )
     with pytest.raises(SystemExit) as stopped:
-        cli.main()
+        main()
     assert stopped.value.code == 0
     result = json.loads(capsys.readouterr().out)
     assert result["optimum"] is None
     found = {entry["situation"]: entry for entry in result["gain"]}
-    assert found[gain.HELD_OUT]["experiments"] == 24
+    assert found[compare_with_defaults.HELD_OUT]["experiments"] == 24
     for entry in found.values():
         rows = {row["name"]: row for row in entry["policies"]}
         assert {"learned", "uniform", "split", "split:share=0.25", "ts", "ucb1"} < set(rows)
@@ -169,7 +182,7 @@ def test_learn_tells_the_gain(fitted, tmp_path, monkeypatch, capsys):
         more = 1000 / 40 * (rows["learned"]["reward"]["mean"] - rows["ucb1"]["reward"]["mean"])
         assert rows["ucb1"]["gain"]["mean"] == pytest.approx(more, rel=1e-4)
         assert rows["ucb1"]["gain"]["se"] > 0
-    for name in (gain.HELD_OUT, gain.AS_FITTED):
+    for name in (compare_with_defaults.HELD_OUT, compare_with_defaults.AS_FITTED):
         assert all(check["holds"] for check in found[name]["check"])
     low, middle, high = (
         found[name]["policies"][0]["reward"]["mean"]
@@ -180,12 +193,13 @@ def test_learn_tells_the_gain(fitted, tmp_path, monkeypatch, capsys):
 
 def test_the_tables_of_a_gain_can_be_read(capsys):
     owner = np.arange(400) % 50
-    usual = gain.Mean(2.0, 0.1)
-    check = thinning.Check(0.25, 50, usual, 2.5, gain.Mean(0.5, 0.1))
+    usual = compare_with_defaults.Mean(2.0, 0.1)
+    check = thinning.Check(0.25, 50, usual, 2.5, compare_with_defaults.Mean(0.5, 0.1))
     held = dataclasses.replace(
-        situation(gain.HELD_OUT, owner, learned=110.0, ts=100.0, uniform=90.0), check=(check,)
+        situation(compare_with_defaults.HELD_OUT, owner, learned=110.0, ts=100.0, uniform=90.0),
+        check=(check,),
     )
-    show_gain([held, situation(gain.AS_FITTED, learned=120.0, ts=100.0, uniform=90.0)])
+    show_gain([held, situation(compare_with_defaults.AS_FITTED, learned=120.0, ts=100.0, uniform=90.0)])
     seen = capsys.readouterr().out
     for words in (
         "On 50 held-out experiments",
@@ -203,13 +217,15 @@ def test_held_out_experiments_are_not_those_that_were_fitted(tmp_path):
     """Here their rates are four times as high, and so is what every policy has there."""
     rates = {"fitted": 0.1, "held-out": 0.4}
     parts = {
-        part: data.Experiments(np.arange(31) * 2, np.full(60, 1e5), np.full(60, 1e5 * rate))
+        part: past_experiments.Experiments(np.arange(31) * 2, np.full(60, 1e5), np.full(60, 1e5 * rate))
         for part, rate in rates.items()
     }
-    data.save(tmp_path / "experiments.safetensors", parts)
+    past_experiments.save(tmp_path / "experiments.safetensors", parts)
     problem = gb.Problem(priors.Beta(2, 1000.0, 9000.0), 8)
     fit = {"file": "experiments.safetensors", "others": []}
-    found = gain.measure(learned("softelim", arms=2, horizon=8), problem, fit, tmp_path, instances=40)
+    found = compare_with_defaults.measure(
+        learned("softelim", arms=2, horizon=8), problem, fit, tmp_path, instances=40
+    )
     rewards = {situation.name: [row.reward.mean / 8 for row in situation.table.rows] for situation in found}
     np.testing.assert_allclose(rewards["as fitted"], 0.1, rtol=0.1)
     np.testing.assert_allclose(rewards["held-out experiments"], 0.4, rtol=0.1)
@@ -274,7 +290,7 @@ def test_thompson_sampling_with_a_level_and_an_uneven_spread():
         truth = np.average(other, weights=weights)
         se = np.sqrt((weights**2 * (other - truth) ** 2).sum()) / weights.sum()
         assert_z(one.mean(), one.std() / np.sqrt(len(one)), truth, se + 1e-3)
-    law = plain.LAWS["hierarchical-ts"](arms=2, horizon=100, **numbers)
+    law = LAWS["hierarchical-ts"](arms=2, horizon=100, **numbers)
     p = law.probabilities({"pulls": pulls, "sums": ones, "rounds": np.array(65.0)})
     assert_z(p[1], 0, truth, se + 1e-3)
 

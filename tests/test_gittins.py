@@ -7,8 +7,8 @@ import pytest
 from conftest import assert_z
 
 from gradband import problems
-from gradband.errors import InputError
-from gradband.evaluation import evaluate
+from gradband.core.errors import InputError
+from gradband.evaluation.evaluate import evaluate
 from gradband.exact import by_counts, gittins_index
 from gradband.policies import Counts, Gittins
 from gradband.policies import gittins as policy_file

@@ -8,8 +8,8 @@ import pytest
 from conftest import assert_z
 
 import gradband as gb
-from gradband.given import resolve
-from gradband.references import fair, with_prior
+from gradband.policies.given import resolve
+from gradband.policies.references import fair, with_prior
 
 HORIZON = 20
 RARE = gb.Problem(gb.priors.Beta(arms=4, a=1, b=30), horizon=200)
@@ -70,7 +70,7 @@ def test_a_problem_file_is_taken_wherever_a_problem_is(learned, tmp_path):
         assert gb.exact.by_counts("softelim", path).regret > 0
         assert gb.explain(learned, path, instances=2, optimal=False).problem.horizon == HORIZON
         assert gb.estimate("softelim", path, instances=2).mean.shape == (1,)
-        assert gb.learn("softelim", path, iterations=1, batch=2).policy.horizon == HORIZON
+        assert gb.learn("softelim", path, iterations=1, instances=2).policy.horizon == HORIZON
 
 
 @pytest.mark.brief
@@ -103,7 +103,7 @@ def test_what_is_shown_is_one_or_two_lines(two_point, learned):
 def test_a_repr_of_ones_own_stays():
     import dataclasses
 
-    from gradband.pytrees import pytree
+    from gradband.core.pytrees import pytree
 
     @pytree()
     @dataclasses.dataclass(frozen=True, eq=False)
@@ -135,7 +135,7 @@ def test_fair_references_leave_out_what_equals_another_or_can_not_be_played():
     assert names(gb.priors.Beta(3)) == ["ts", "gittins"]
     assert names(gb.priors.Beta(3, 2, 5)) == ["ts", "ts:prior", "gittins", "gittins:prior"]
     assert names(gb.priors.Beta(3, 2, 5), 1000) == ["ts", "ts:prior"]
-    assert names(gb.priors.Beta(3, 2, 5), batch=10) == ["ts", "ts:prior"]
+    assert names(gb.priors.Beta(3, 2, 5), pulls_per_round=10) == ["ts", "ts:prior"]
     assert names(gb.priors.Hierarchical(3, 2, 98, 500)) == ["ts", "ts:prior", "gittins"]
     assert names(gb.priors.Beta(2, [1, 2])) == ["ts", "gittins"]
     assert names(gb.priors.Finite([[0.6, 0.4], [0.4, 0.6]])) == ["ts", "gittins"]

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 from conftest import assert_z
 
-from gradband import blocks, priors, problems, random, rewards
-from gradband.errors import InputError
+from gradband import problems
+from gradband.core import prng
+from gradband.core.errors import InputError
+from gradband.engine import blocks
 from gradband.exact import by_enumeration
-from gradband.gradient import Estimator, compute, estimate, from_blocks, work
+from gradband.gradient.estimator import Estimator, compute, estimate, from_blocks, gradient_job
 from gradband.policies import (
     Boltzmann,
     Counting,
@@ -23,7 +25,7 @@ from gradband.policies import (
     ThompsonSampling,
     Uniform,
 )
-from gradband.problems import Problem
+from gradband.problems import Problem, priors, rewards
 
 SMALL = problems.named("two-point", horizon=5)
 MANY = 60_000
@@ -31,7 +33,7 @@ ESTIMATORS = {
     "none": Estimator("none"),
     "optimal": Estimator("optimal"),
     "self": Estimator("self"),
-    "leave-one-out": Estimator("leave-one-out", runs=3),
+    "leave-one-out": Estimator("leave-one-out", rollouts=3),
     "expected returns": Estimator("self", returns="expected"),
     "optimal, expected": Estimator("optimal", returns="expected"),
 }
@@ -160,8 +162,8 @@ class Flattened(SoftElim):
 def test_a_temperature_flattens_the_policy():
     policy = SoftElim(theta=0.3).bind(2, 5)
     exact = float(by_enumeration(Flattened(theta=0.3), SMALL).gradient["theta"])
-    settings = policy.init(None), random.root(0), 0, MANY, Estimator()
-    found = compute(work(policy, SMALL, *settings, temperature=3.0), blocks.workers())
+    settings = policy.init(None), prng.root(0), 0, MANY, Estimator()
+    found = compute(gradient_job(policy, SMALL, *settings, temperature=3.0), blocks.workers())
     assert_z(found.mean[0], found.se[0], exact)
     assert abs(exact - float(by_enumeration(policy, SMALL).gradient["theta"])) > 5 * found.se[0]
 
@@ -170,7 +172,7 @@ def test_lemma_gradient_differs():
     """At θ = .2 the lemma's estimator is off by more than ten standard errors."""
     exact = float(by_enumeration(Exp3(theta=0.2), SMALL).gradient["theta"])
     biased = float(by_enumeration(Exp3(theta=0.2, gradient="lemma"), SMALL).gradient["theta"])
-    how = Estimator("leave-one-out", runs=8, returns="expected")
+    how = Estimator("leave-one-out", rollouts=8, returns="expected")
     found = estimate(Exp3(theta=0.2, gradient="lemma"), SMALL, instances=2_000_000, estimator=how)
     assert_z(found.mean[0], found.se[0], biased)
     assert abs(found.mean[0] - exact) > 10 * found.se[0]
@@ -190,7 +192,7 @@ def test_baselines_reduce_the_variance():
 
 @pytest.mark.parametrize("baseline", ["optimal", "self"])
 def test_shared_noise_changes_nothing_but_the_spread(baseline):
-    """At θ = 4 runs often differ, and what they differ by is then less noisy."""
+    """At θ = 4 rollouts often differ, and what they differ by is then less noisy."""
     found = {
         noise: estimate(
             SoftElim(theta=4.0),
@@ -241,7 +243,7 @@ def test_a_policy_of_ones_own_in_either_mode(features):
 def test_reverse_mode_is_forward_mode(monkeypatch):
     problem = problems.named("two-point", horizon=30)
     forward = estimate(SoftElim(), problem, instances=5000)
-    monkeypatch.setattr("gradband.gradient.FEW", 0)
+    monkeypatch.setattr("gradband.gradient.estimator.FEW", 0)
     reverse = estimate(SoftElim(), problem, instances=5000)
     np.testing.assert_allclose(reverse.mean, forward.mean, rtol=1e-4)
     np.testing.assert_allclose(reverse.regrets, forward.regrets, rtol=1e-6)
@@ -297,7 +299,7 @@ class Coin(Counting):
 @pytest.mark.parametrize("batch", [1, 4])
 def test_the_baseline_optimal_is_what_the_best_arm_pays_on_the_same_noise(batch):
     """Whoever pulls only the best arm has exactly that, and no gradient; whoever does not mostly has."""
-    problem = Problem(priors.Finite([[0.9, 0.1], [0.2, 0.6]]), batch, batch=batch)
+    problem = Problem(priors.Finite([[0.9, 0.1], [0.2, 0.6]]), batch, pulls_per_round=batch)
     found = estimate(Coin(), problem, instances=1000, estimator=Estimator("optimal"))
     best = found.regrets < 1e-6
     assert best.sum() > 30
@@ -321,9 +323,9 @@ def test_what_cannot_be_differentiated_is_refused():
             estimate(SoftElim(), problem, instances=instances)
     for arguments, match in (
         (("slef",), "did you mean 'self'"),
-        (("self", 3), "2 runs"),
+        (("self", 3), "2 rollouts"),
         (("leave-one-out", 1), "at least 2"),
-        (("none", 0), "runs"),
+        (("none", 0), "rollouts"),
         (("none", None, "mean"), "returns"),
     ):
         with pytest.raises(InputError, match=match):

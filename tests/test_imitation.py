@@ -7,8 +7,11 @@ import numpy as np
 import pytest
 
 import gradband as gb
-from gradband import blocks, imitation, random, recipes
-from gradband.errors import InputError
+from gradband.core import prng
+from gradband.core.errors import InputError
+from gradband.engine import blocks
+from gradband.gradient import imitation
+from gradband.learning import recipes
 from gradband.policies import LSTM, SoftElim, ThompsonSampling
 
 pytestmark = pytest.mark.brief
@@ -20,8 +23,8 @@ STEPS = partial(recipes.clipped_adam, rate=0.01)
 def agreement_gradient(theta, reference, instances=4000):
     policy = SoftElim(theta=theta).bind(2, 20)
     params = policy.init(jax.random.key(0))
-    work = imitation.work(policy, PROBLEM, params, random.root(1), 0, instances, reference)
-    return imitation.compute(work, blocks.workers(1))
+    job = imitation.agreement_job(policy, PROBLEM, params, prng.root(1), 0, instances, reference)
+    return imitation.compute(job, blocks.workers(1))
 
 
 def test_a_policy_agrees_best_with_itself():
@@ -50,14 +53,16 @@ def test_agreement_has_the_slope_that_enumeration_gives():
             total += weight * float(wanted @ slope) / horizon
     params = policy.init(jax.random.key(0))
     reference = (other, other.init(jax.random.key(0)))
-    work = imitation.work(policy, problem, params, random.root(1), 0, 20_000, reference)
-    found = imitation.compute(work, blocks.workers())
+    job = imitation.agreement_job(policy, problem, params, prng.root(1), 0, 20_000, reference)
+    found = imitation.compute(job, blocks.workers())
     assert abs(found.mean[0] - total) < 5 * found.se[0]
 
 
 def test_learning_goes_on_from_imitation():
     """Half the run imitates: agreement alone brings θ close to the reference's."""
-    learned = gb.learn(SoftElim(theta=2.0), PROBLEM, imitate=SoftElim(theta=0.3), iterations=60, batch=500)
+    learned = gb.learn(
+        SoftElim(theta=2.0), PROBLEM, imitate=SoftElim(theta=0.3), iterations=60, instances=500
+    )
     assert learned.history["regret"].shape == (120,)
     assert float(learned.history["params"][60, 0]) == pytest.approx(0.3, rel=0.1)
     assert learned.about["training"]["imitate"] == "softelim"
@@ -69,7 +74,7 @@ def test_learning_goes_on_from_imitation():
 )
 def test_a_network_imitates_any_policy(reference):
     network = LSTM(hidden=8)
-    learned = gb.learn(network, PROBLEM, imitate=reference, iterations=60, batch=128, seed=3)
+    learned = gb.learn(network, PROBLEM, imitate=reference, iterations=60, instances=128, seed=3)
     table = gb.evaluate({"before": network, "after": learned}, PROBLEM, instances=4000)
     gain = table.difference("before", "after")
     assert gain.mean > 5 * gain.se
@@ -84,15 +89,15 @@ def test_a_reference_must_play_the_problem():
 @pytest.mark.slow
 def test_a_warm_start_survives_an_interruption(tmp_path):
     """Its stages are of different lengths."""
-    warm = recipes.Recipe("warm", iterations=4, batch=40, optimizer=STEPS)
+    warm = recipes.Recipe("warm", iterations=4, instances=40, optimizer=STEPS)
     mine = recipes.Recipe(
-        "mine", imitating=warm, tuning=recipes.Recipe("then", iterations=2, batch=60, optimizer=STEPS)
+        "mine", imitating=warm, tuning=recipes.Recipe("then", iterations=2, instances=60, optimizer=STEPS)
     )
     settings = {"recipe": mine, "imitate": gb.policies.Gittins(), "seed": 3}
     problem = gb.problems.named("two-point", horizon=10)
     whole = gb.learn(LSTM(hidden=4), problem, **settings)
     assert whole.about["training"]["stages"] == [4, 2]
-    assert whole.about["training"]["batches"] == [40, 60]
+    assert whole.about["training"]["stage_instances"] == [40, 60]
     file = tmp_path / "checkpoint.safetensors"
 
     def interrupt(step):

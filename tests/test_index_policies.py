@@ -8,13 +8,13 @@ from conftest import assert_z
 from scipy import optimize, stats
 from scipy.special import xlogy
 
-from gradband import policies, priors, problems
-from gradband.errors import InputError
-from gradband.evaluation import Comparison, Row, evaluate
+from gradband import policies, problems
+from gradband.core.errors import InputError
+from gradband.evaluation.evaluate import Comparison, Row, evaluate
 from gradband.policies import UCB1, UCBV, Counts, Gittins, Greedy
 from gradband.policies.bayes_ucb import beta_quantile
 from gradband.policies.kl_ucb import upper_bound
-from gradband.problems import Problem
+from gradband.problems import Problem, priors
 
 pytestmark = pytest.mark.brief
 

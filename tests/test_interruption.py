@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 
 import gradband as gb
-from gradband import files, interruption
+from gradband.core import files, tensor_file
+from gradband.learning import interruption
 
 pytestmark = pytest.mark.brief
 PROBLEM = gb.problems.named("two-point", horizon=20)
-SETTINGS = {"batch": 300, "checkpoint_every": 2, "seed": 4}
+SETTINGS = {"instances": 300, "checkpoint_every": 2, "seed": 4}
 WORDS = [sys.executable, "-m", "gradband", "learn", "two-point", "--horizon", "20", "--batch", "300"]
 WORDS += ["--instances", "300", "--iterations", "400", "--json", "--resume", "--out"]
 
@@ -53,7 +54,7 @@ def cut_off(path, count):
 def test_the_last_two_checkpoints_are_kept(tmp_path, whole):
     path = tmp_path / "checkpoint.safetensors"
     cut_off(path, 7)
-    kept = [files.load(file, "checkpoint")[1]["iteration"] for file in (path, files.before(path))]
+    kept = [tensor_file.load(file, "checkpoint")[1]["iteration"] for file in (path, files.before(path))]
     assert kept == [6, 4]
     assert learn(path, resume=True).params["theta"] == whole.params["theta"]
 
@@ -71,9 +72,9 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path, whole, dama
     if damage == "gone":
         path.unlink()
     elif damage == "foreign":
-        gb.learn("softelim", PROBLEM, iterations=1, batch=300).save(path)
+        gb.learn("softelim", PROBLEM, iterations=1, instances=300).save(path)
     elif damage == "deep":
-        files.save(path, "checkpoint", {}, '{"settings": ' + '{"a": ' * 900 + "1" + "}" * 901)
+        tensor_file.save(path, "checkpoint", {}, '{"settings": ' + '{"a": ' * 900 + "1" + "}" * 901)
     elif damage == "astray":
         path.unlink()
         path.symlink_to("nowhere")
@@ -94,7 +95,7 @@ def test_a_damaged_checkpoint_does_not_replace_the_good_one(tmp_path):
     path.write_bytes(b"")
     with pytest.warns(UserWarning, match="going on from"), pytest.raises(BrokenError):
         learn(path, resume=True, progress=until(7))
-    kept = [files.load(file, "checkpoint")[1]["iteration"] for file in (path, files.before(path))]
+    kept = [tensor_file.load(file, "checkpoint")[1]["iteration"] for file in (path, files.before(path))]
     assert kept == [6, 4]
 
 
@@ -116,10 +117,10 @@ def test_other_settings_are_refused_with_the_difference(tmp_path):
 
 def test_settings_that_only_the_checkpoint_has_are_a_difference(tmp_path):
     path = tmp_path / "checkpoint.safetensors"
-    several = PROBLEM.replace(batch=5)
+    several = PROBLEM.replace(pulls_per_round=5)
     with pytest.raises(BrokenError):
         gb.learn("softelim", several, iterations=8, **SETTINGS, checkpoint=path, progress=until(7))
-    with pytest.raises(gb.InputError, match="problem.batch was 5, now it is not set"):
+    with pytest.raises(gb.InputError, match="problem.pulls_per_round was 5, now it is not set"):
         learn(path, resume=True)
 
 
@@ -136,7 +137,7 @@ def test_signals_wait_for_the_end_of_an_iteration(tmp_path, whole, number):
         learn(path, progress=progress)
     assert stopped.value.number == number
     assert signal.getsignal(number) is usual
-    assert files.load(path, "checkpoint")[1]["iteration"] == 3
+    assert tensor_file.load(path, "checkpoint")[1]["iteration"] == 3
     assert learn(path, resume=True).params["theta"] == whole.params["theta"]
 
 
@@ -228,12 +229,12 @@ def test_any_flipped_bit_is_noticed(tmp_path):
     path = tmp_path / "checkpoint.safetensors"
     cut_off(path, 3)
     data, rng = path.read_bytes(), np.random.default_rng(0)
-    known = files.parse(data, "checkpoint", path)
+    known = tensor_file.parse(data, "checkpoint", path)
     for _ in range(400):
         at, bit = int(rng.integers(len(data))), 1 << int(rng.integers(8))
         changed = data[:at] + bytes([data[at] ^ bit]) + data[at + 1 :]
         try:
-            found = files.parse(changed, "checkpoint", path)
+            found = tensor_file.parse(changed, "checkpoint", path)
         except gb.InputError:
             continue
         # A space of the header's end, or a letter of the word checksum, says nothing.

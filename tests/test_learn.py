@@ -10,20 +10,23 @@ import numpy as np
 import optax
 import pytest
 
-from gradband import gradient, priors, problems, random, rewards
-from gradband.errors import InputError
-from gradband.evaluation import Mean, evaluate
-from gradband.gradient import Estimator
-from gradband.learned import load
-from gradband.learning import learn
+from gradband import problems
+from gradband.core import prng
+from gradband.core.errors import InputError
+from gradband.core.statistics import Mean
+from gradband.evaluation.evaluate import evaluate
+from gradband.gradient import estimator
+from gradband.gradient.estimator import Estimator
+from gradband.learning.ascent import PLAIN
+from gradband.learning.learn import learn
+from gradband.learning.recipes import annealed
+from gradband.learning.units import reward_scale
 from gradband.policies import Boltzmann, Counting, EpsilonGreedy, Exp3, KLSoftElim, SoftElim
-from gradband.problems import Problem
-from gradband.recipes import annealed
-from gradband.steps import PLAIN
-from gradband.units import reward_scale
+from gradband.policies.policy_file import load
+from gradband.problems import Problem, priors, rewards
 
 SMALL = problems.named("two-point", horizon=20)
-QUICK = {"iterations": 6, "batch": 256}
+QUICK = {"iterations": 6, "instances": 256}
 
 
 def theta(learned):
@@ -47,7 +50,7 @@ def test_softelim_on_two_point():
 )
 def test_other_policies_end_near_their_best(policy, low, high):
     problem = problems.named("two-point")
-    learned = learn(policy, problem, iterations=60, batch=500)
+    learned = learn(policy, problem, iterations=60, instances=500)
     table = evaluate({"learned": learned, "before": policy}, problem, instances=5000)
     better = table.difference("before", "learned")
     assert better.mean > 5 * better.se
@@ -56,7 +59,7 @@ def test_other_policies_end_near_their_best(policy, low, high):
 
 @pytest.mark.parametrize("how", [Estimator("optimal"), Estimator("leave-one-out", 4, "expected")], ids=str)
 def test_other_baselines_learn_too(how):
-    learned = learn(SoftElim(), problems.named("two-point"), estimator=how, iterations=40, batch=500)
+    learned = learn(SoftElim(), problems.named("two-point"), estimator=how, iterations=40, instances=500)
     assert 0.2 < theta(learned) < 0.45
 
 
@@ -72,7 +75,9 @@ def test_algorithm_1_as_the_paper_prints_it(how):
     assert "choice" not in learned.about
 
 
-HEADLINES = Problem(priors.Hierarchical(4, a=2.4, b=143.0, strength=1400.0), horizon=3000, batch=100)
+HEADLINES = Problem(
+    priors.Hierarchical(4, a=2.4, b=143.0, strength=1400.0), horizon=3000, pulls_per_round=100
+)
 
 
 def test_learning_ends_as_well_as_a_grid_where_gradients_are_rare_and_large():
@@ -104,7 +109,7 @@ def test_learning_never_ends_worse_than_it_began():
 def test_several_parameters_are_surveyed_together():
     """KL-SoftElim with a strong prior is within .2 of the optimum 2.48; ascent alone ends at 3.9."""
     problem = problems.named("two-point")
-    learned = learn(KLSoftElim(), problem, iterations=20, batch=500)
+    learned = learn(KLSoftElim(), problem, iterations=20, instances=500)
     assert evaluate(learned, problem, instances=5000).rows[0].regret.mean < 3.2
 
 
@@ -116,7 +121,7 @@ class Wide(rewards.Reward):
     unit: ClassVar[bool] = False
 
     def draw(self, key, mean):
-        return mean + 300 * (2 * random.uniform(key) - 1)
+        return mean + 300 * (2 * prng.uniform(key) - 1)
 
 
 def normal(sd):
@@ -125,7 +130,7 @@ def normal(sd):
 
 @pytest.mark.brief
 def test_the_scale_of_rewards():
-    key = random.root(0)
+    key = prng.root(0)
     assert reward_scale(SMALL, key) == 0.5
     assert reward_scale(normal(100.0), key) == 100
     wide = Problem(priors.Gaussian(2, sd=1e4, rewards=Wide()), 10)
@@ -221,9 +226,9 @@ def test_no_instance_is_seen_again(monkeypatch):
         latest[:] = [estimated(*given, **settings)]
         return latest[0]
 
-    estimated = gradient.compute
-    monkeypatch.setattr("gradband.gradient.compute", recorded)
-    settings = {"estimator": "optimal", "optimizer": optax.sgd(0.01), "iterations": 5, "batch": 400}
+    estimated = estimator.compute
+    monkeypatch.setattr("gradband.gradient.estimator.compute", recorded)
+    settings = {"estimator": "optimal", "optimizer": optax.sgd(0.01), "iterations": 5, "instances": 400}
     learned = learn(
         Coin(), problem, progress=lambda step: seen.append(latest[0].regrets), seed=8, **settings
     )
@@ -286,7 +291,7 @@ def test_a_setting_that_no_file_can_keep_is_refused_at_once():
 def test_interrupted_and_resumed_is_the_same_to_the_bit(tmp_path):
     settings = {
         "iterations": 12,
-        "batch": 256,
+        "instances": 256,
         "seed": 4,
         "optimizer": optax.adam(0.05),
         "curriculum": [10],
@@ -321,7 +326,7 @@ def test_interrupted_and_resumed_is_the_same_to_the_bit(tmp_path):
 def test_a_checkpoint_of_other_settings_is_refused(tmp_path):
     file = tmp_path / "checkpoint.safetensors"
     learn(SoftElim(), SMALL, checkpoint=file, **QUICK)
-    for changed in ({"seed": 1}, {"batch": 128}, {"params": {"theta": 0.5}}, {"curriculum": [10]}):
+    for changed in ({"seed": 1}, {"instances": 128}, {"params": {"theta": 0.5}}, {"curriculum": [10]}):
         with pytest.raises(InputError, match="other settings"):
             learn(SoftElim(), SMALL, checkpoint=file, resume=True, **(QUICK | changed))
     given = {"optimizer": optax.adam(0.1), "optimizer_name": "adam, .1"}
@@ -345,11 +350,11 @@ def test_bad_settings_are_refused_before_anything_is_compiled(monkeypatch):
     def never(*_args, **_settings):
         raise AssertionError("compiled")
 
-    monkeypatch.setattr("gradband.gradient.compute", never)
+    monkeypatch.setattr("gradband.gradient.estimator.compute", never)
     for settings, match in (
         ({"iterations": 0}, "iterations"),
-        ({"batch": 0}, "batch"),
-        ({"batch": 2.5}, "batch"),
+        ({"instances": 0}, "instances"),
+        ({"instances": 2.5}, "instances"),
         ({"seed": -1}, "seed"),
         ({"scale": "lin"}, "did you mean 'linear'"),
         ({"curriculum": [1]}, "at least 2, not 1"),

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from loaders import LOADERS, corpus
 
-from gradband.errors import InputError
+from gradband.core.errors import InputError
 
 pytestmark = pytest.mark.brief
 EXAMPLES = {"policy": 150, "parquet": 5}

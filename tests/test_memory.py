@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 import gradband as gb
-from gradband import blocks, gradient, memory, random
-from gradband.critic import Critic
-from gradband.errors import InputError
-from gradband.memory import AT_REST, Needs
+from gradband.core import prng
+from gradband.core.errors import InputError
+from gradband.engine import blocks, memory
+from gradband.engine.memory import AT_REST, Needs
+from gradband.gradient import estimator
+from gradband.gradient.critic import Critic
 
 pytestmark = pytest.mark.brief
 
@@ -42,9 +44,9 @@ def work(policy, problem, instances=64, baseline="self"):
     """The gradient of a policy, in blocks."""
     bound = gb.policies.named(policy).bind(problem.arms, problem.horizon)
     params = bound.init(jax.random.key(0))
-    how = gradient.Estimator(baseline)
+    how = estimator.Estimator(baseline)
     blank = Critic.blank(baseline, problem.rounds)
-    return gradient.work(bound, problem, params, random.root(0), 0, instances, how, learned=blank)
+    return estimator.gradient_job(bound, problem, params, prng.root(0), 0, instances, how, learned=blank)
 
 
 def estimate(todo):
@@ -111,11 +113,11 @@ def test_a_limit_changes_no_bits():
 def test_the_impossible_is_refused_before_anything_is_compiled():
     """A single run of so many rounds takes 1.2 kB a round, more than a gigabyte."""
     problem = gb.problems.named("uniform-2", horizon=10**6)
-    before = gradient._differentiate._cache_size()
+    before = estimator._differentiate._cache_size()
     says = r"need (\d\.\d) GB of memory \(\1 GB while one is computed\), and there are 400.0 MB"
     with pytest.raises(InputError, match=says):
-        gb.learn("lstm", problem, recipe="paper", batch=4, memory="1GB")
-    assert gradient._differentiate._cache_size() == before
+        gb.learn("lstm", problem, recipe="paper", instances=4, memory="1GB")
+    assert estimator._differentiate._cache_size() == before
     with pytest.raises(InputError, match="memory must be above 600.0 MB, which Python, JAX and"):
         gb.evaluate(["softelim"], "two-point", memory="500MB")
 
@@ -123,7 +125,7 @@ def test_the_impossible_is_refused_before_anything_is_compiled():
 PROGRAM = """
 import sys
 import gradband as gb
-from gradband import memory
+from gradband.engine import memory
 seen = []
 original = memory.at_once
 def counted(*arguments):
@@ -131,7 +133,7 @@ def counted(*arguments):
     return seen[-1]
 memory.at_once = counted
 problem = gb.problems.named("uniform-2", horizon=2000)
-settings = {"recipe": "paper", "iterations": 3, "batch": 256, "curriculum": [], "devices": 8}
+settings = {"recipe": "paper", "iterations": 3, "instances": 256, "curriculum": [], "devices": 8}
 gb.learn("lstm", problem, **settings, memory=sys.argv[1] or None)
 peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
 print(max(seen), int(peak.split()[1]) * 1024)

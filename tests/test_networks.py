@@ -7,10 +7,12 @@ import pytest
 from conftest import assert_z
 
 import gradband as gb
-from gradband import blocks, gradient, random
+from gradband.core import prng
+from gradband.core.pytrees import flattened
+from gradband.engine import blocks
 from gradband.exact import by_enumeration
+from gradband.gradient import estimator
 from gradband.policies import LSTM, Counts, IndexNetwork, KLSoftElim
-from gradband.pytrees import flattened
 
 pytestmark = pytest.mark.brief
 
@@ -67,9 +69,11 @@ def test_entropy_is_added_to_the_gradient():
     policy = LSTM(hidden=2, bias_scale=3.0).bind(arms=4, horizon=1)
     params = policy.init(jax.random.key(0)) | {"head_bias": jnp.array([0.1, -0.2, 0.3, 0.0])}
     problem = gb.problems.named("distractors", arms=4, horizon=1)
-    settings = params, random.root(0), 0, 64, gb.Estimator()
+    settings = params, prng.root(0), 0, 64, gb.Estimator()
     plain, with_it = (
-        gradient.compute(gradient.work(policy, problem, *settings, entropy=beta), blocks.workers()).mean
+        estimator.compute(
+            estimator.gradient_job(policy, problem, *settings, entropy=beta), blocks.workers()
+        ).mean
         for beta in (None, 0.7)
     )
     shapes = {name: np.zeros(leaf.shape) for name, leaf in params.items()}
@@ -99,9 +103,11 @@ def test_entropy_of_a_policy_that_is_certain_at_first():
     """SoftElim pulls each arm once, with −inf for the others: 0 log 0 is 0."""
     policy = gb.policies.SoftElim().bind(arms=2, horizon=2)
     problem = gb.problems.named("two-point", horizon=2)
-    settings = policy.init(None), random.root(0), 0, 64, gb.Estimator()
+    settings = policy.init(None), prng.root(0), 0, 64, gb.Estimator()
     plain, with_it = (
-        gradient.compute(gradient.work(policy, problem, *settings, entropy=beta), blocks.workers()).mean
+        estimator.compute(
+            estimator.gradient_job(policy, problem, *settings, entropy=beta), blocks.workers()
+        ).mean
         for beta in (None, 9)
     )
     np.testing.assert_array_equal(with_it, plain)  # both rounds are certain
@@ -148,7 +154,7 @@ def test_kl_softelim_is_its_formula():
 )
 def test_a_file_keeps_the_policy(policy, tmp_path):
     problem = gb.problems.named("two-point", horizon=10)
-    learned = gb.learn(policy, problem, iterations=2, batch=40, curriculum=[])
+    learned = gb.learn(policy, problem, iterations=2, instances=40, curriculum=[])
     learned.save(tmp_path / "policy.safetensors")
     again = gb.load(tmp_path / "policy.safetensors")
     assert again.policy == learned.policy

@@ -11,12 +11,13 @@ import pytest
 from conftest import assert_z
 
 import gradband
-from gradband import machine, priors, problems, rewards
-from gradband.errors import InputError
-from gradband.evaluation import evaluate
+from gradband import problems
+from gradband.core import resources
+from gradband.core.errors import InputError
+from gradband.evaluation.evaluate import evaluate
 from gradband.exact import by_counts, optimum
 from gradband.exact.optimum import check_size, known_regret
-from gradband.problems import Problem
+from gradband.problems import Problem, priors, rewards
 from gradband.solvers import many_arms, posterior, two_arms
 from gradband.solvers.simplex import Grid
 
@@ -311,7 +312,7 @@ def test_sampler_is_refused():
     ids=["two arms", "three arms", "ten arms"],
 )
 def test_horizon_that_would_do_does_and_a_longer_one_does_not(monkeypatch, prior, n):
-    monkeypatch.setattr(machine, "free_memory", lambda: None)
+    monkeypatch.setattr(resources, "free_memory", lambda: None)
     with pytest.raises(InputError, match=rf"of {prior.arms} arms over {n} rounds") as error:
         optimum(Problem(prior, n))
     (longest,) = map(int, re.findall(r"a horizon of (\d+) would do", str(error.value)))
@@ -330,7 +331,7 @@ def test_horizon_that_would_do_does_and_a_longer_one_does_not(monkeypatch, prior
     ids=["two arms", "three arms", "finite"],
 )
 def test_too_little_memory_is_noticed_before_any_is_taken(monkeypatch, problem, needed):
-    monkeypatch.setattr(machine, "free_memory", lambda: 10_000_000)
+    monkeypatch.setattr(resources, "free_memory", lambda: 10_000_000)
     for solver in (two_arms, many_arms, posterior):
         monkeypatch.setattr(solver, "solve", None)
     with pytest.raises(InputError, match=f"needs {needed} of memory, and there are 10.0 MB for it: "):
@@ -342,7 +343,7 @@ def test_too_little_memory_is_noticed_before_any_is_taken(monkeypatch, problem, 
     [7_300_000, 10_000_000, None],
 )
 def test_horizon_that_memory_allows_is_allowed(monkeypatch, free):
-    monkeypatch.setattr(machine, "free_memory", lambda: free)
+    monkeypatch.setattr(resources, "free_memory", lambda: free)
     with pytest.raises(InputError, match="would do") as error:
         check_size(problems.named("uniform-2", horizon=1700))
     (longest,) = map(int, re.findall(r"a horizon of (\d+) would do", str(error.value)))

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gradband.report import page
-from gradband.reproduction import experiments, reproduction
+from gradband.paper import experiment_files, page, reproduction
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 FLAGS = [
@@ -47,7 +46,7 @@ def made_up(unit, place):
 @pytest.fixture(scope="module")
 def text():
     """A report of all the paper's panels, with numbers that are made up."""
-    found = experiments.wanted(["all"], "quick")
+    found = experiment_files.wanted(["all"], "quick")
     results = {
         panel.name: {
             label: made_up(unit, place) for place, (label, unit) in enumerate(panel.units().items())

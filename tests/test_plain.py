@@ -8,18 +8,19 @@ from laws import ALL, ARMS, SAMPLED
 from scipy import integrate, stats
 
 import gradband as gb
-from gradband import plain, random
-from gradband.plain.indices import upper_logit
-from gradband.plain.thompson import best_probabilities
-from gradband.player import Player
+from gradband.core import prng
+from gradband.play import laws
+from gradband.play.laws.indices import upper_logit
+from gradband.play.laws.thompson import best_probabilities
+from gradband.play.player import Player
 
 pytestmark = pytest.mark.brief
 
 
 def test_every_policy_can_be_played():
-    assert set(plain.LAWS) == set(ALL)
+    assert set(laws.LAWS) == set(ALL)
     for name, policy in (gb.policies.POLICIES | gb.policies.TABLES).items():
-        law = plain.LAWS[name]
+        law = laws.LAWS[name]
         assert (law.binary, law.unit, law.batches) == (policy.binary, policy.unit, policy.batches)
 
 
@@ -131,7 +132,7 @@ def test_samplers_pull_arms_as_often_as_their_probabilities_say(files, name):
         player.update(arm, float(rng.random() < (0.1, 0.3, 0.5, 0.35)[arm]))
     memory = player.state()["memory"]
     counts = gb.policies.Counts(*(jax.numpy.asarray(memory[key]) for key in ("pulls", "sums")))
-    keys = jax.vmap(lambda i: jax.random.fold_in(random.root(0), i))(jax.numpy.arange(40_000))
+    keys = jax.vmap(lambda i: jax.random.fold_in(prng.root(0), i))(jax.numpy.arange(40_000))
     arms = jax.jit(jax.vmap(lambda key: given.policy.act(key, given.params, counts)))(keys)
     shares = np.bincount(np.asarray(arms), minlength=ARMS) / 40_000
     p = player.probabilities()
@@ -159,7 +160,7 @@ def test_many_arms_are_taken_a_few_at_a_time():
     """Independent of how many numbers are computed at once, and right for equal arms."""
     p = best_probabilities(np.full(60, 3.0), np.full(60, 50.0))
     np.testing.assert_allclose(p, 1 / 60, atol=1e-10)
-    from gradband.plain import thompson
+    from gradband.play.laws import thompson
 
     a, b = np.linspace(1, 9, 7), np.linspace(20, 3, 7)
     whole = best_probabilities(a, b)

@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 import gradband as gb
-from gradband.journal import Journal
-from gradband.learned import Learned
-from gradband.player import Player
-from gradband.service import respond
+from gradband.play.journal import Journal
+from gradband.play.player import Player
+from gradband.play.service import respond
+from gradband.policies.policy_file import Learned
 
 COMMAND = [sys.executable, "-m", "gradband", "play"]
 
@@ -316,7 +316,14 @@ def test_a_full_disk_ends_the_play_before_it_answers(policy, tmp_path):
     path = tmp_path / "journal.jsonl"
     lines = b"".join(b'{"op": "select", "id": "d%d"}\n' % i for i in range(30))
     limit = "import resource as r; r.setrlimit(r.RLIMIT_FSIZE, (700, 700))"
-    words = ["-c", f"{limit}; from gradband import cli; cli.main()", "play", policy, "--journal", path]
+    words = [
+        "-c",
+        f"{limit}; from gradband.cli.main import main; main()",
+        "play",
+        policy,
+        "--journal",
+        path,
+    ]
     done = subprocess.run([sys.executable, *words], input=lines, capture_output=True, check=False)
     assert (done.returncode, done.stdout) == (1, b"")
     assert b"can't write the journal" in done.stderr
@@ -570,9 +577,9 @@ def test_threads_keep_their_books_without_a_journal(policy):
 
 FORK = """
 import os, sys
-from gradband.errors import InputError
-from gradband.journal import Journal
-from gradband.player import Player
+from gradband.core.errors import InputError
+from gradband.play.journal import Journal
+from gradband.play.player import Player
 
 policy, path = sys.argv[1:]
 player = Player(policy, journal=path)

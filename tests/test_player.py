@@ -11,8 +11,8 @@ from conftest import assert_z
 from laws import ALL, ARMS, HORIZON, learned
 
 import gradband as gb
-from gradband import plain
-from gradband.player import Player
+from gradband.play import laws
+from gradband.play.player import Player
 
 pytestmark = pytest.mark.brief
 
@@ -24,7 +24,7 @@ def test_a_player_needs_numpy_and_nothing_more(files, name):
 import sys
 for gone in "jax jaxlib numba scipy optax matplotlib typer rich polars safetensors".split():
     sys.modules[gone] = None
-from gradband.player import Player
+from gradband.play.player import Player
 player = Player({str(files(name))!r}, seed=1)
 arms = [player.select() for _ in range(3)]
 for arm in arms:
@@ -102,7 +102,7 @@ def test_an_arms_number_stands_for_its_oldest_decision(files):
     assert second.id in player.open
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if plain.LAWS[name].batches])
+@pytest.mark.parametrize("name", [name for name in ALL if laws.LAWS[name].batches])
 def test_batches_are_shared_out_and_heard_of_together(files, name):
     player, single = Player(files(name), seed=2), Player(files(name), seed=3)
     batch = player.select_many(30, "first")
@@ -172,7 +172,7 @@ def test_draws_do_not_come_again_after_a_restore(files):
     assert [int(whole.select()) for _ in range(100)] == before + after
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if plain.LAWS[name].flexible])
+@pytest.mark.parametrize("name", [name for name in ALL if laws.LAWS[name].flexible])
 def test_arms_are_added_and_retired(files, name):
     player, rng = Player(files(name), seed=0), np.random.default_rng(0)
 
@@ -218,7 +218,7 @@ def test_an_added_arm_is_as_one_that_was_always_there(files):
     np.testing.assert_allclose(small.probabilities(), large.law.probabilities(memory))
 
 
-FLEXIBLE = [name for name in ALL if plain.LAWS[name].flexible]
+FLEXIBLE = [name for name in ALL if laws.LAWS[name].flexible]
 LATE = 1000
 
 
@@ -457,12 +457,12 @@ def damaged(arrays, about):
 
 
 def test_policy_files_are_read_with_distrust(files, tmp_path):
-    from gradband import files as storage
+    from gradband.core import tensor_file
 
-    arrays, about = storage.load(files("index"), "policy")
+    arrays, about = tensor_file.load(files("index"), "policy")
     bad = tmp_path / "bad.safetensors"
     for changed, said in damaged(arrays, about):
-        storage.save(bad, "policy", changed, said)
+        tensor_file.save(bad, "policy", changed, said)
         with pytest.raises(gb.InputError, match=r"bad\.safetensors"):
             Player(bad)
 

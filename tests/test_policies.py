@@ -5,10 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gradband import policies, priors, problems
-from gradband.errors import InputError
-from gradband.evaluation import evaluate
+from gradband import policies, problems
+from gradband.core.errors import InputError
+from gradband.evaluation.evaluate import evaluate
 from gradband.policies import POLICIES, Counts, Exp3, ExploreThenCommit, SoftElim
+from gradband.problems import priors
 
 pytestmark = pytest.mark.brief
 

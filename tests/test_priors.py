@@ -10,9 +10,10 @@ import pytest
 from conftest import assert_z
 
 import gradband
-from gradband import priors, random, rewards, rollout
-from gradband.errors import InputError
-from gradband.problems import Problem
+from gradband.core import prng
+from gradband.core.errors import InputError
+from gradband.engine import rollout
+from gradband.problems import Problem, priors, rewards
 
 MANY = 40_000
 
@@ -113,7 +114,7 @@ def test_a_sampler_and_rewards_of_ones_own_are_told_from_others(tmp_path):
     assert rewards.Beta().describe() == {"kind": "beta", "v": 4.0}
 
     def learned(prior):
-        how = {"iterations": 1, "batch": 64, "resume": True}
+        how = {"iterations": 1, "instances": 64, "resume": True}
         problem = gradband.Problem(prior, horizon=6)
         return gradband.learn("softelim", problem, checkpoint=tmp_path / "checkpoint.safetensors", **how)
 
@@ -210,7 +211,7 @@ class Exponential(rewards.Reward):
     unit: ClassVar[bool] = False
 
     def draw(self, key, mean):
-        return -mean * jnp.log(random.open_unit(random.words(key)[0]))
+        return -mean * jnp.log(prng.open_unit(prng.words(key)[0]))
 
 
 class Doubled(priors.Beta):

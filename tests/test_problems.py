@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradband import priors, problems, rewards
-from gradband.errors import InputError
-from gradband.problems import NAMED, Problem
+from gradband import problems
+from gradband.core.errors import InputError
+from gradband.problems import NAMED, Problem, priors, rewards
 
 # The paper's problems.
 
@@ -101,8 +101,25 @@ def load(folder, text, **changes):
             "[rewards]\nkind = 'gaussian'\nsd = 0.1",
             Problem(priors.Gaussian(3, 1, 2.5, rewards=rewards.Gaussian(0.1)), 7),
         ),
+        (
+            "horizon = 20\npulls_per_round = 5\n[prior]\nkind = 'beta'\narms = 3",
+            Problem(priors.Beta(3), 20, pulls_per_round=5),
+        ),
+        (
+            "horizon = 20\nbatch = 5\n[prior]\nkind = 'beta'\narms = 3",
+            Problem(priors.Beta(3), 20, pulls_per_round=5),
+        ),
     ],
-    ids=["finite", "finite-gaussian", "beta", "beta-beta", "gaussian", "gaussian-sd"],
+    ids=[
+        "finite",
+        "finite-gaussian",
+        "beta",
+        "beta-beta",
+        "gaussian",
+        "gaussian-sd",
+        "batches",
+        "batches by an old name",
+    ],
 )
 def test_problem_file_equals_the_problem_in_python(tmp_path, text, problem):
     assert load(tmp_path, text).describe() == problem.describe()
@@ -164,6 +181,8 @@ def finite(means="[[0.1, 0.2]]", more="", rewards="bernoulli"):
         ("horizon = 5\nprior = 3", "prior must be a table"),
         ("rewards = 3\n" + BETA, "rewards must be a table"),
         ("name = 3\n" + BETA, "name"),
+        ("batch = 1\npulls_per_round = 1\n" + BETA, "'batch' is the old name of 'pulls_per_round'"),
+        ("pulls_per_round = 7\n" + BETA, "not whole batches of 7"),
         ("noise = 'shard'\n" + BETA, "'shard'.*mean 'shared'"),
         ("noise = ['shared']\n" + BETA, "noise"),
         (finite(more="weights = [0.5]"), "sum to 1"),
@@ -310,7 +329,7 @@ REWARDS = st.one_of(
     entries({"kind": VALUES}),
     VALUES,
 )
-NOISES = st.one_of(st.sampled_from(problems.NOISES), VALUES)
+NOISES = st.one_of(st.sampled_from(problems.problem.NOISES), VALUES)
 FILES = entries({"horizon": SIZES, "prior": PRIORS}, name=SCALARS, noise=NOISES, rewards=REWARDS)
 
 

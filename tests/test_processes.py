@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gradband import files, processes
-from gradband.errors import InputError
+from gradband.core import tensor_file
+from gradband.core.errors import InputError
+from gradband.engine import processes
 
 pytestmark = pytest.mark.brief
 LEARN = [sys.executable, "-m", "gradband", "learn"]
@@ -88,7 +89,8 @@ def test_networks_too(tmp_path):
     assert codes == [0] * 3, said
     assert same(json.loads(said[0][0]), learned(tmp_path / "alone", *words))
     one, other = (
-        files.load(tmp_path / name / "policy.safetensors", "policy")[0] for name in ("alone", "together")
+        tensor_file.load(tmp_path / name / "policy.safetensors", "policy")[0]
+        for name in ("alone", "together")
     )
     for name, array in one.items():
         np.testing.assert_array_equal(array, other[name])
@@ -139,7 +141,7 @@ def test_a_process_that_hangs_ends_the_others(tmp_path, victim):
     assert time.monotonic() - began < 30
     assert running[1 - victim].returncode != 0
     assert "another process of this run" in error
-    assert files.load(folder / "checkpoint.safetensors", "checkpoint")[1]["iteration"] >= 10
+    assert tensor_file.load(folder / "checkpoint.safetensors", "checkpoint")[1]["iteration"] >= 10
 
 
 @pytest.mark.parametrize("victim", [1, pytest.param(0, marks=pytest.mark.slow)])
@@ -161,7 +163,7 @@ def test_a_process_that_dies_ends_the_others(tmp_path, victim):
             assert code == 1
             assert "another process of this run has ended" in error
             assert "Traceback" not in error
-    arrays, about = files.load(folder / "checkpoint.safetensors", "checkpoint")
+    arrays, about = tensor_file.load(folder / "checkpoint.safetensors", "checkpoint")
     assert about["iteration"] == len(arrays["history.regret"]) >= 10
 
 
@@ -195,7 +197,7 @@ def test_a_signal_to_one_process_is_one_to_all(tmp_path, told):
     running[told].send_signal(signal.SIGTERM)
     codes, said = ended(running, 30)
     assert codes == [128 + signal.SIGTERM] * 2, said
-    iteration = files.load(folder / "checkpoint.safetensors", "checkpoint")[1]["iteration"]
+    iteration = tensor_file.load(folder / "checkpoint.safetensors", "checkpoint")[1]["iteration"]
     for (_, error), keeper in zip(
         said, (str(folder / "checkpoint.safetensors"), "the first process"), strict=True
     ):
@@ -205,8 +207,10 @@ def test_a_signal_to_one_process_is_one_to_all(tmp_path, told):
 LAST = """
 import signal, sys
 import gradband as gb
-from gradband import cli, processes
-from gradband.errors import StoppedError
+from gradband.cli import main
+from gradband.core.errors import StoppedError
+from gradband.engine import processes
+from gradband.learning import interruption
 where, rank, folder = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 
 def learn():
@@ -220,11 +224,11 @@ def learn():
     try:
         path = f"{folder}/{rank}.safetensors"
         gb.learn("softelim", problem, iterations=3, checkpoint=path, progress=progress)
-    except gb.interruption.Interrupted as stopped:
+    except interruption.Interrupted as stopped:
         raise StoppedError(str(stopped), 128 + stopped.number) from None
 
-cli.app = lambda standalone_mode: learn()
-cli.main()
+main.app = lambda standalone_mode: learn()
+main.main()
 """
 
 
@@ -237,7 +241,7 @@ def test_a_signal_in_the_last_iteration_is_one_to_all(tmp_path):
     codes, said = ended(running, 60)
     assert codes == [128 + signal.SIGTERM] * 2, said
     assert all("interrupted after iteration 3 of 3" in error for _, error in said)
-    assert files.load(tmp_path / "0.safetensors", "checkpoint")[1]["iteration"] == 3
+    assert tensor_file.load(tmp_path / "0.safetensors", "checkpoint")[1]["iteration"] == 3
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,12 @@ import optax
 import pytest
 
 import gradband as gb
-from gradband import files, recipes
-from gradband.errors import InputError
-from gradband.gradient import Estimate
+from gradband.core import tensor_file
+from gradband.core.errors import InputError
+from gradband.core.pytrees import flattened
+from gradband.gradient.estimator import Estimate
+from gradband.learning import recipes
 from gradband.policies import DQN, LSTM, SoftElim
-from gradband.pytrees import flattened
 
 pytestmark = pytest.mark.brief
 
@@ -21,7 +22,7 @@ SMALL = gb.problems.named("two-point", horizon=30)
 
 def test_the_papers_recipe_is_appendix_f():
     plan = recipes.RECIPES["paper"]
-    assert (plan.iterations, plan.batch, plan.curriculum(200)) == (1000, 500, (20,))
+    assert (plan.iterations, plan.instances, plan.curriculum(200)) == (1000, 500, (20,))
     assert (plan.estimator.baseline, plan.estimator.returns) == ("self", "realised")
     assert plan.temperature is not None
     assert plan.temperature(200, 1000) == pytest.approx(1 / (1 - math.exp(-1)))
@@ -46,8 +47,8 @@ def test_a_network_is_learned_at_rising_horizons(monkeypatch):
         regrets, gradient = np.zeros(todo.instances), flattened(todo.operands[1])
         return Estimate(0 * gradient, gradient, gradient, None, regrets)
 
-    monkeypatch.setattr("gradband.gradient.compute", flat)
-    learned = gb.learn(LSTM(hidden=4), SMALL, iterations=2, batch=8)
+    monkeypatch.setattr("gradband.gradient.estimator.compute", flat)
+    learned = gb.learn(LSTM(hidden=4), SMALL, iterations=2, instances=8)
     assert learned.history["horizon"].tolist() == [3, 3, 9, 9, 30, 30]
     assert learned.about["training"]["curriculum"] == [3, 9]
 
@@ -62,21 +63,21 @@ def test_the_worth_of_entropy_fades_from_iteration_to_iteration():
         return 1000.0 if iteration == iterations else 0.0
 
     mine = recipes.Recipe("mine", entropy=late, optimizer=lambda iterations, horizon: optax.sgd(0.0))
-    norms = gb.learn(SoftElim(), SMALL, recipe=mine, iterations=3, batch=64).history["norm"]
+    norms = gb.learn(SoftElim(), SMALL, recipe=mine, iterations=3, instances=64).history["norm"]
     assert norms[2] > 100 * max(norms[:2]) > 0
 
 
 def test_what_is_given_comes_before_the_recipe():
-    learned = gb.learn(LSTM(hidden=4), SMALL, recipe="paper", iterations=2, batch=30, curriculum=[5])
+    learned = gb.learn(LSTM(hidden=4), SMALL, recipe="paper", iterations=2, instances=30, curriculum=[5])
     training = learned.about["training"]
-    assert (training["recipe"], training["iterations"], training["batch"]) == ("paper", 2, 30)
+    assert (training["recipe"], training["iterations"], training["instances"]) == ("paper", 2, 30)
     assert (training["baseline"], training["temperature"]) == ("self", "annealed")
     assert learned.history["horizon"].tolist() == [5, 5, 30, 30]
     assert learned.policy.head == 1.0
 
 
 def test_a_recipe_of_your_own():
-    mine = recipes.Recipe("mine", iterations=3, batch=50)
+    mine = recipes.Recipe("mine", iterations=3, instances=50)
     learned = gb.learn(SoftElim(), SMALL, recipe=mine)
     assert learned.history["regret"].shape == (3,)
     assert learned.about["training"]["recipe"] == "mine"
@@ -84,7 +85,7 @@ def test_a_recipe_of_your_own():
 
 def test_where_means_are_unknown_networks_do_without_a_critic():
     table = gb.priors.Table(np.random.default_rng(0).random((20, 2, 30)).round())
-    learned = gb.learn(LSTM(hidden=4), gb.Problem(table, 30), iterations=1, batch=8, curriculum=[])
+    learned = gb.learn(LSTM(hidden=4), gb.Problem(table, 30), iterations=1, instances=8, curriculum=[])
     assert learned.about["training"]["baseline"] == "leave-one-out"
 
 
@@ -94,18 +95,21 @@ def test_a_curriculum_has_only_horizons_that_can_be_played():
     assert network.horizons(SoftElim(), gb.Problem(gb.priors.Beta(2), 200)) == (20, 60)
     assert network.horizons(SoftElim(), gb.Problem(gb.priors.Beta(10), 50)) == (10, 15)
     assert network.horizons(LSTM(), gb.Problem(gb.priors.Beta(10), 50)) == (5, 15)
-    assert network.horizons(SoftElim(), gb.Problem(gb.priors.Beta(2), 700, batch=100)) == (100, 300)
-    assert network.horizons(SoftElim(), gb.Problem(gb.priors.Beta(2), 300, batch=100)) == (100,)
+    assert network.horizons(SoftElim(), gb.Problem(gb.priors.Beta(2), 700, pulls_per_round=100)) == (
+        100,
+        300,
+    )
+    assert network.horizons(SoftElim(), gb.Problem(gb.priors.Beta(2), 300, pulls_per_round=100)) == (100,)
     assert network.horizons(SoftElim(), gb.Problem(gb.priors.Beta(9), 9)) == ()
     ten = gb.Problem(gb.priors.Beta(10), 30)
-    learned = gb.learn(SoftElim(), ten, recipe="network", iterations=1, batch=16)
+    learned = gb.learn(SoftElim(), ten, recipe="network", iterations=1, instances=16)
     assert learned.history["horizon"].tolist() == [10, 30]
 
 
 def test_a_network_ends_no_worse_than_it_began():
     """Steps that ruin it: where it began is kept."""
     learned = gb.learn(
-        LSTM(hidden=4), SMALL, iterations=3, batch=32, curriculum=[], optimizer=optax.sgd(1e6)
+        LSTM(hidden=4), SMALL, iterations=3, instances=32, curriculum=[], optimizer=optax.sgd(1e6)
     )
     choice = learned.about["choice"]
     assert choice["chosen"] == "start"
@@ -120,7 +124,7 @@ def test_unknown_recipes_are_refused():
 
 
 def test_a_critic_survives_an_interruption(tmp_path):
-    settings = {"iterations": 6, "batch": 64, "curriculum": [10], "seed": 2}
+    settings = {"iterations": 6, "instances": 64, "curriculum": [10], "seed": 2}
     whole = gb.learn(LSTM(hidden=4), SMALL, **settings)
     file = tmp_path / "checkpoint.safetensors"
 
@@ -147,14 +151,14 @@ def test_a_critic_survives_an_interruption(tmp_path):
 @pytest.mark.parametrize("change", ["gone", "another horizon", "not finite"])
 def test_a_damaged_critic_in_a_checkpoint_is_refused(tmp_path, change):
     file = tmp_path / "checkpoint.safetensors"
-    settings = {"estimator": "critic", "iterations": 2, "batch": 20, "checkpoint": file}
+    settings = {"estimator": "critic", "iterations": 2, "instances": 20, "checkpoint": file}
     gb.learn(SoftElim(), SMALL, **settings)
-    arrays, about = files.load(file, "checkpoint")
+    arrays, about = tensor_file.load(file, "checkpoint")
     critic = arrays.pop("critic")
     if change == "another horizon":
         arrays["critic"] = critic[:-1]
     if change == "not finite":
         arrays["critic"] = critic * np.nan
-    files.save(file, "checkpoint", arrays, about)
+    tensor_file.save(file, "checkpoint", arrays, about)
     with pytest.raises(InputError, match="critic"):
         gb.learn(SoftElim(), SMALL, resume=True, **settings)

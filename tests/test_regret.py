@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from conftest import assert_z
 
-from gradband import priors, problems, rewards
-from gradband.errors import InputError
-from gradband.evaluation import Comparison, Mean, Row, evaluate
+from gradband import problems
+from gradband.core.errors import InputError
+from gradband.core.statistics import Mean
+from gradband.evaluation.evaluate import Comparison, Row, evaluate
 from gradband.exact import by_enumeration
 from gradband.policies import (
     UCB1,
@@ -26,7 +27,7 @@ from gradband.policies import (
     ThompsonSampling,
     Uniform,
 )
-from gradband.problems import Problem
+from gradband.problems import Problem, priors, rewards
 
 # policy, regret, standard error; on two-point
 TWO_POINT = {
@@ -237,7 +238,7 @@ class First(Counting):
 @pytest.mark.brief
 def test_sums_over_many_rounds_lose_nothing(batch):
     """Running sums in float32 would be off by 9·10⁻⁴ after 10⁵ rounds, and by a percent after 10⁶."""
-    problem = Problem(priors.Finite([[0.6, 0.7]]), 10**6 if batch > 1 else 3 * 10**4, batch=batch)
+    problem = Problem(priors.Finite([[0.6, 0.7]]), 10**6 if batch > 1 else 3 * 10**4, pulls_per_round=batch)
     row = evaluate([First()], problem, instances=2).rows[0]
     np.testing.assert_allclose(row.rewards, 0.6 * problem.horizon, rtol=1e-6)
     np.testing.assert_allclose(row.regrets, 0.1 * problem.horizon, rtol=2e-6)

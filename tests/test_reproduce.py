@@ -21,14 +21,13 @@ from conftest import assert_z
 from matplotlib.container import ErrorbarContainer
 
 import gradband as gb
-from gradband import cli
-from gradband.errors import InputError
-from gradband.report import plots
-from gradband.reproduction import experiments, rows, work, workers
-from gradband.reproduction.curves import middle
-from gradband.reproduction.panels import Level
-from gradband.reproduction.store import Store, versions
-from gradband.reproduction.unit import command
+from gradband.cli.main import main
+from gradband.core.errors import InputError
+from gradband.paper import experiment_files, plots, rows, work, workers
+from gradband.paper.curves import middle
+from gradband.paper.panels import Level
+from gradband.paper.store import Store, versions
+from gradband.paper.unit import command
 
 pytestmark = pytest.mark.brief
 
@@ -385,7 +384,7 @@ def test_the_command_beside_a_number_gives_that_number(unit, find, tmp_path, mon
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", [*command(unit).split(), "--json"])
     with pytest.raises(SystemExit):
-        cli.main()
+        main()
     printed = json.loads(capsys.readouterr().out)
     assert find(printed) == done.get("regret", done.get("gradient"))
 
@@ -401,9 +400,9 @@ def test_openings_are_no_better_than_the_optimum():
     assert work.opening(desk, there, 1)["regret"] == pytest.approx(1.635, abs=5e-4)
 
 
-@pytest.mark.parametrize("profile", experiments.PROFILES)
+@pytest.mark.parametrize("profile", experiment_files.PROFILES)
 def test_the_papers_experiments_are_complete(profile):
-    found = experiments.wanted(["all"], profile)
+    found = experiment_files.wanted(["all"], profile)
     names = [panel.name for experiment in found for panel in experiment.panels]
     wanted = ["fig1a", "fig1b", "fig1c", "fig2a", "fig2b", "fig2c", "fig3a", "fig3b", "fig3c", "table1"]
     assert names[:10] == wanted
@@ -446,7 +445,7 @@ def test_the_papers_experiments_are_complete(profile):
 def test_a_wrong_experiment_is_one_sentence(change, words, tmp_path):
     (tmp_path / "fig1.toml").write_text(SMALL["fig1"].replace(*change, 1))
     with pytest.raises(InputError, match=re.escape(words)):
-        experiments.wanted(["all"], "quick", folder=tmp_path)
+        experiment_files.wanted(["all"], "quick", folder=tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -464,7 +463,7 @@ def test_a_wrong_experiment_is_one_sentence(change, words, tmp_path):
 def test_wrong_options_are_one_sentence(options, words, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["gradband", "reproduce", *options, "--out", str(tmp_path / "out")])
     with pytest.raises(SystemExit) as stopped:
-        cli.main()
+        main()
     assert stopped.value.code == 2
     assert words in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
@@ -508,7 +507,7 @@ def test_results_of_other_settings_and_damaged_ones_are_not_taken(tmp_path, monk
         store.path(unit).write_text(damage)
         assert store.find(unit) is None
     store.keep(unit, {"regret": 2.5}, 1.0)
-    monkeypatch.setattr("gradband.reproduction.store.__version__", "99")
+    monkeypatch.setattr("gradband.paper.store.__version__", "99")
     assert store.find(unit) is None
 
 
@@ -539,12 +538,12 @@ def test_z_scores_and_verdicts():
 )
 def test_statements_in_words_get_a_verdict(what, value, verdict):
     """As the paper's files read them: numbers of an earlier report, and others."""
-    found = {row["what"]: row for e in experiments.wanted(["all"], "quick") for row in e.rows}
+    found = {row["what"]: row for e in experiment_files.wanted(["all"], "quick") for row in e.rows}
     assert rows.verdict(found[what].get("reads"), Level("", *value))[0] == verdict
 
 
 def test_every_row_of_the_paper_can_be_judged(whole):
-    for experiment in experiments.wanted(["all"], "quick"):
+    for experiment in experiment_files.wanted(["all"], "quick"):
         for row in experiment.rows:
             assert (
                 len(row.get("printed", [])) == 2
@@ -563,7 +562,7 @@ def test_every_row_of_the_paper_can_be_judged(whole):
 
 def test_figures_over_theta_have_error_bars(small, whole):
     """Of a panel's curves that are not exact, one bar for each θ, as long as its standard error."""
-    found = experiments.wanted(["fig1"], "quick", folder=small)
+    found = experiment_files.wanted(["fig1"], "quick", folder=small)
     store = Store(whole[0] / "results")
     for panel in found[0].panels:
         results = {label: store.find(unit) for label, unit in panel.units().items()}
@@ -590,9 +589,9 @@ def test_the_error_over_runs_is_that_of_normal_samples(runs, median):
 
 
 def test_runs_that_stopped_early_stay_where_they_ended(small):
-    panel = {p.name: p for e in experiments.wanted(["fig2b"], "quick", folder=small) for p in e.panels}[
-        "fig2b"
-    ]
+    panel = {
+        p.name: p for e in experiment_files.wanted(["fig2b"], "quick", folder=small) for p in e.panels
+    }["fig2b"]
     whole = {"points": [[0, 5.0, 0.1], [20, 4.0, 0.1]], "regret": 3.9, "se": 0.05}
     cut = {"points": [], "regret": 7.0, "se": 0.05, "stopped": "the gradient was not finite"}
     results = {f"{curve} 0": whole for curve in panel.curves} | {

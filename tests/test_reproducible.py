@@ -8,13 +8,17 @@ import jax
 import numpy as np
 import pytest
 
-from gradband import blocks, gradient, policies, priors, problems, random
-from gradband.evaluation import _play, evaluate
-from gradband.gradient import Estimator, estimate
-from gradband.learning import learn
+from gradband import policies, problems
+from gradband.core import prng
+from gradband.engine import blocks
+from gradband.engine.measure import _play
+from gradband.evaluation.evaluate import evaluate
+from gradband.gradient import estimator
+from gradband.gradient.estimator import Estimator, estimate
+from gradband.learning.ascent import Steps
+from gradband.learning.learn import learn
 from gradband.policies import Exp3, SoftElim, ThompsonSampling
-from gradband.problems import Problem
-from gradband.steps import Steps
+from gradband.problems import Problem, priors
 
 pytestmark = pytest.mark.brief
 
@@ -48,7 +52,7 @@ def test_gradient_on_any_devices(policy):
 
 
 def test_learning_twice_and_on_any_devices():
-    settings = {"iterations": 6, "batch": 500, "seed": 3}
+    settings = {"iterations": 6, "instances": 500, "seed": 3}
     runs = [learn(SoftElim(), PROBLEM, devices=d, **settings) for d in (1, 1, 2, 4)]
     assert len({bits(run.params["theta"]) for run in runs}) == 1
     assert len({bits(run.history["regret"]) for run in runs}) == 1
@@ -79,8 +83,8 @@ def test_instances_in_a_batch_do_not_influence_each_other():
 def test_the_baseline_leaves_instances_and_rewards_as_they_were():
     """Without a policy's own randomness the realised regrets are the same for all baselines."""
     found = {
-        name: estimate(SoftElim(), PROBLEM, instances=500, estimator=Estimator(name, runs=runs))
-        for name, runs in (("none", 2), ("optimal", 2), ("self", 2))
+        name: estimate(SoftElim(), PROBLEM, instances=500, estimator=Estimator(name, rollouts=rollouts))
+        for name, rollouts in (("none", 2), ("optimal", 2), ("self", 2))
     }
     assert len({bits(f.regrets) for f in found.values()}) == 1
 
@@ -95,12 +99,12 @@ def test_policies_are_paired():
 def test_a_second_call_does_not_compile_again():
     def count():
         steps = [getattr(Steps, name)._cache_size() for name in ("take", "on_scale", "first_state")]
-        return gradient._differentiate._cache_size(), _play._cache_size(), *steps
+        return estimator._differentiate._cache_size(), _play._cache_size(), *steps
 
     for theta in (1.0, 0.3):
         estimate(SoftElim(theta=theta), PROBLEM, instances=500)
         evaluate([SoftElim(theta=theta)], PROBLEM, instances=500)
-        learn(SoftElim(theta=theta), PROBLEM, iterations=2, batch=500, seed=int(10 * theta))
+        learn(SoftElim(theta=theta), PROBLEM, iterations=2, instances=500, seed=int(10 * theta))
         if theta == 1.0:
             counts = count()
     prior = priors.Beta(arms=10, a=2.0, b=3.0)
@@ -118,16 +122,16 @@ def test_nothing_is_nan_under_scrutiny():
 
 
 def test_every_draw_has_bits_of_its_own(monkeypatch):
-    """Rewards and actions of all rounds, runs and instances: as many words as draws."""
+    """Rewards and actions of all rounds, rollouts and instances: as many words as draws."""
     seen = []
-    original = random.hash_words
+    original = prng.hash_words
 
     def recorded(key, counter):
         found = original(key, counter)
         jax.debug.callback(lambda w: seen.append(np.asarray(w)), found[0])
         return found
 
-    monkeypatch.setattr(random, "hash_words", recorded)
+    monkeypatch.setattr(prng, "hash_words", recorded)
     estimate(SoftElim(), problems.named("two-point", horizon=31), instances=64, devices=1)
     jax.effects_barrier()
     rounds = 31 + 2  # one before the first, and the last draws for a round that does not come
@@ -151,7 +155,7 @@ problem = gb.problems.named("two-point", horizon=20)
 if sys.argv[1] == "exp3":
     found = gb.estimate(gb.policies.Exp3(theta=0.5), problem, instances=1500).per_instance
 else:
-    settings = {"iterations": 3, "batch": 300, "curriculum": [], "optimizer_name": "usual"}
+    settings = {"iterations": 3, "instances": 300, "curriculum": [], "optimizer_name": "usual"}
     learned = gb.learn(gb.policies.LSTM(hidden=8), problem, **settings)
     regrets = gb.evaluate(learned, problem, instances=1500).rows[0].regrets
     found = jax.flatten_util.ravel_pytree(learned.params)[0]

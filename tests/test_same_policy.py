@@ -11,8 +11,8 @@ import pytest
 from laws import learned
 
 import gradband as gb
-from gradband import plain
-from gradband.player import Player
+from gradband.play import laws
+from gradband.play.player import Player
 
 pytestmark = pytest.mark.brief
 MOST = 4.0
@@ -25,7 +25,7 @@ SLOW = {"ts": 60, "hierarchical-ts": 30, "bayes-ucb": 100}  # tests that these p
 def law_of(given):
     policy = given.policy
     params = {name: np.asarray(leaf) for name, leaf in given.params.items()}
-    return plain.law(policy.name, policy.arms, policy.horizon, policy.settings(), params)
+    return laws.law(policy.name, policy.arms, policy.horizon, policy.settings(), params)
 
 
 def played(law, means, batch, rng, late):
@@ -46,7 +46,7 @@ def played(law, means, batch, rng, late):
 
 def compared(name, batch, late=False):
     """z of the player's mean reward against that of the evaluation."""
-    problem = gb.Problem(PRIOR, HORIZONS[batch], batch=batch)
+    problem = gb.Problem(PRIOR, HORIZONS[batch], pulls_per_round=batch)
     given = learned(name, ARMS, problem.horizon)
     rng = np.random.default_rng(zlib.crc32(f"{name} {batch}".encode()))
     law = law_of(given)

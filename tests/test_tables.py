@@ -15,9 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gradband
-from gradband import parquet, policies, priors, problems, rollout, tables
-from gradband.errors import InputError
-from gradband.problems import Problem
+from gradband import policies, problems
+from gradband.core import parquet
+from gradband.core.errors import InputError
+from gradband.policies import binding
+from gradband.problems import Problem, priors, reward_tables
 
 # Reward tables.
 
@@ -36,7 +38,7 @@ def table_problem(folder, file, horizon=4, **entries):
 @pytest.mark.parametrize("arrange", [np.ascontiguousarray, np.asfortranarray])
 def test_npz_is_read_back(tmp_path, table, save, arrange):
     save(tmp_path / "t.npz", rewards=arrange(table), other=np.zeros(3))
-    np.testing.assert_array_equal(tables.read_table(tmp_path / "t.npz"), table)
+    np.testing.assert_array_equal(reward_tables.read_table(tmp_path / "t.npz"), table)
 
 
 @pytest.mark.parametrize("kind", ["float32", ">f8", "uint8", "bool"])
@@ -48,7 +50,7 @@ def test_npz_of_other_number_types_is_read_back(tmp_path, table, kind):
 
 def test_parquet_is_read_back_whatever_the_order_of_its_rows(tmp_path, table):
     frame_of(table).sample(fraction=1, shuffle=True, seed=0).write_parquet(tmp_path / "t.parquet")
-    np.testing.assert_array_equal(tables.read_table(tmp_path / "t.parquet"), table)
+    np.testing.assert_array_equal(reward_tables.read_table(tmp_path / "t.parquet"), table)
 
 
 def test_npz_and_parquet_make_the_same_problem(tmp_path, table):
@@ -107,9 +109,9 @@ def test_means_of_a_table_are_unknown(table):
 
 def test_thompson_sampling_plays_a_table_of_unit_rewards_only(table):
     inside, outside = (Problem(priors.Table(t), horizon=4) for t in (table, 2 * table))
-    assert rollout.check(policies.ThompsonSampling(), inside).horizon == 4
+    assert binding.check(policies.ThompsonSampling(), inside).horizon == 4
     with pytest.raises(InputError, match=r"\[0, 1\]"):
-        rollout.check(policies.ThompsonSampling(), outside)
+        binding.check(policies.ThompsonSampling(), outside)
 
 
 @pytest.mark.parametrize(
@@ -226,7 +228,7 @@ def test_truncated_npz_is_refused(tmp_path, table, save):
 
 def test_too_large_npz_is_refused(tmp_path, table, monkeypatch):
     np.savez(tmp_path / "t.npz", rewards=table)
-    monkeypatch.setattr(tables, "TABLE_LIMIT", 100)
+    monkeypatch.setattr(reward_tables, "TABLE_LIMIT", 100)
     with pytest.raises(InputError, match="more than"):
         table_problem(tmp_path, "t.npz")
 
@@ -263,22 +265,22 @@ def test_a_parquet_file_that_ends_its_reader_is_refused(tmp_path, table, monkeyp
     monkeypatch.setattr(parquet, "TRIAL", trial)
     monkeypatch.setattr(parquet, "SECONDS", 0.5 if "while" in trial else 60)
     with pytest.raises(InputError, match=says):
-        tables.read_table(tmp_path / "t.parquet")
+        reward_tables.read_table(tmp_path / "t.parquet")
 
 
 def test_reading_parquet_runs_nothing_that_lies_beside_it(tmp_path, table, monkeypatch):
     frame_of(table).write_parquet(tmp_path / "t.parquet")
     (tmp_path / "polars.py").write_text("raise SystemExit('run')")
     monkeypatch.chdir(tmp_path)
-    np.testing.assert_array_equal(tables.read_table(tmp_path / "t.parquet"), table)
+    np.testing.assert_array_equal(reward_tables.read_table(tmp_path / "t.parquet"), table)
 
 
 def test_parquet_is_read_under_a_limit_that_can_not_be_raised(tmp_path, table):
     frame_of(table).write_parquet(tmp_path / "t.parquet")
     code = (
-        "import resource, sys, pathlib; from gradband import tables;"
+        "import resource, sys, pathlib; from gradband.problems import reward_tables;"
         "resource.setrlimit(resource.RLIMIT_AS, (16 << 30,) * 2);"
-        "print(tables.read_table(pathlib.Path(sys.argv[1])).shape)"
+        "print(reward_tables.read_table(pathlib.Path(sys.argv[1])).shape)"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "t.parquet")]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -320,4 +322,4 @@ def test_any_damage_to_an_npz_gives_a_table_or_bad_input(folder, data):
     path = folder / "damaged.npz"
     path.write_bytes(damaged)
     with contextlib.suppress(InputError):
-        priors.Table(tables.read_table(path))
+        priors.Table(reward_tables.read_table(path))

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.slow
 
 PROBLEMS = {
     "as fitted to headlines": gb.Problem(
-        gb.priors.Hierarchical(4, a=2.3635, b=143.08, strength=1381.4), horizon=3000, batch=100
+        gb.priors.Hierarchical(4, a=2.3635, b=143.08, strength=1381.4), horizon=3000, pulls_per_round=100
     ),
     "two-point": gb.problems.named("two-point"),
     "bernoulli-10": gb.problems.named("bernoulli-10"),

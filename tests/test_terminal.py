@@ -5,7 +5,7 @@ import time
 
 from rich.console import Console
 
-from gradband.report import terminal
+from gradband.cli import terminal
 
 
 def test_long_work_without_a_terminal_says_how_far_it_is(monkeypatch):

@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 from conftest import assert_z
 
-from gradband import priors, rewards
-from gradband.evaluation import evaluate
+from gradband.evaluation.evaluate import evaluate
 from gradband.exact import explore_then_commit_reward
-from gradband.gradient import Estimator, estimate
-from gradband.learning import learn
+from gradband.gradient.estimator import Estimator, estimate
+from gradband.learning.learn import learn
 from gradband.policies import ExploreThenCommit
-from gradband.problems import Problem
+from gradband.problems import Problem, priors, rewards
 
 HORIZON = 60
 INSTANCES = [[0.5, 0.0], [0.0, 0.3], [1.0, -0.2]]
@@ -51,8 +50,8 @@ def test_the_closed_form_is_concave():
 def test_gradband_converges_to_the_best(start):
     """From either side it ends where the closed form is within .1 of its maximum."""
     best = max(closed_form(theta) for theta in range(1, HORIZON // 2 + 1))
-    how = Estimator("leave-one-out", runs=8, returns="expected")
-    learned = learn(ExploreThenCommit(theta=start), PROBLEM, iterations=150, batch=2000, estimator=how)
+    how = Estimator("leave-one-out", rollouts=8, returns="expected")
+    learned = learn(ExploreThenCommit(theta=start), PROBLEM, iterations=150, instances=2000, estimator=how)
     tail = 10 ** np.log10(learned.history["params"][-50:, 0]).mean()
     assert closed_form(float(tail)) > best - 0.1
     assert closed_form(start) < best - 0.5

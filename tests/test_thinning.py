@@ -6,8 +6,8 @@ from conftest import assert_z
 from scipy.stats import beta, betabinom
 from test_fit import drawn
 
-from gradband import data, fitting, priors, shrinkage, thinning
-from gradband.errors import InputError
+from gradband.core.errors import InputError
+from gradband.problems import fitting, past_experiments, priors, shrinkage, thinning
 
 TRUE = priors.Hierarchical(4, 3.0, 147.0, 1000.0)  # what `drawn` draws from
 OLD = priors.Beta(4, 0.5, 0.5)  # each observed rate with its noise once more, and nothing that shrinks
@@ -17,7 +17,7 @@ def of(*experiments):
     """Experiments from lists of (pulls, successes)."""
     starts = np.concatenate([[0], np.cumsum([len(arms) for arms in experiments])])
     pulls, successes = np.array([arm for arms in experiments for arm in arms], float).T
-    return data.Experiments(starts, pulls, successes)
+    return past_experiments.Experiments(starts, pulls, successes)
 
 
 def test_a_posterior_shrinks_as_quadrature_says():
@@ -47,7 +47,7 @@ def test_posteriors_of_uneven_experiments_are_calibrated():
     kappa = 1000 * (level * 50) ** -0.5 * np.exp(0.9 * rng.normal(size=level.shape))
     means = rng.beta(kappa * level, kappa * (1 - level), (3000, 4))
     wins = rng.binomial(3000, means)
-    past = data.Experiments(np.arange(3001) * 4, np.full(12_000, 3000.0), wins.ravel() * 1.0)
+    past = past_experiments.Experiments(np.arange(3001) * 4, np.full(12_000, 3000.0), wins.ravel() * 1.0)
     components = shrinkage.Components.of(prior)
     edges = components.edges(past)
     draws = np.array([components.means(edges, past, rng) for _ in range(99)])

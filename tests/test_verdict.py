@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from gradband import problems
-from gradband.evaluation import Comparison, Row
-from gradband.verdict import Verdict
+from gradband.evaluation.evaluate import Comparison, Row
+from gradband.evaluation.verdict import Verdict
 
 PROBLEM = problems.named("two-point", horizon=20)
 NOISE = np.random.default_rng(0).normal(size=1000)
@@ -50,7 +50,7 @@ def test_a_start_that_was_kept_is_called_so():
 
 def test_networks_are_told_of_imitation_where_it_exists():
     assert "--imitate gittins" in verdict("lstm", learned=1, before=2, ts=0).in_words(PROBLEM)
-    batches = problems.named("two-point", horizon=20).replace(batch=5)
+    batches = problems.named("two-point", horizon=20).replace(pulls_per_round=5)
     assert "--imitate" not in verdict("index", learned=1, before=2, ts=0).in_words(batches)
 
 

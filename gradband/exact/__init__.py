@@ -1,9 +1,9 @@
 """Exact answers, for problems small enough to have them. Tests rest on these."""
 
-from gradband.exact.bound import softelim_regret_bound
-from gradband.exact.commitment import explore_then_commit_reward
+from gradband.exact.bounds import softelim_regret_bound
 from gradband.exact.counts import by_counts
 from gradband.exact.enumeration import Exact, by_enumeration
+from gradband.exact.explore_then_commit import explore_then_commit_reward
 from gradband.exact.optimum import Optimum, optimum
 from gradband.solvers.gittins import discounted as gittins_index
 

@@ -20,15 +20,15 @@ import numpy as np
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
-from gradband import blocks, priors, rewards, rollout
-from gradband.batching import batch_last
-from gradband.errors import InputError
+from gradband.core.errors import InputError
+from gradband.core.vmap_last import batch_last
+from gradband.engine import blocks
 from gradband.exact.enumeration import Exact
 from gradband.exact.quadrature import Nodes, best_mean
-from gradband.given import Given, WithParams, resolve
-from gradband.gradient import FEW
-from gradband.policies import Counting, Counts, Params, Policy, ThompsonSampling
-from gradband.problems import Problem, as_problem
+from gradband.gradient.estimator import FEW
+from gradband.policies import Counting, Counts, Params, Policy, ThompsonSampling, binding
+from gradband.policies.given import Given, WithParams, resolve
+from gradband.problems import Problem, as_problem, priors, rewards
 
 LONGEST = 400  # rounds, a billion states
 CHUNK = 1 << 14  # states whose probabilities are computed at a time
@@ -82,7 +82,7 @@ def check(policy: Policy, problem: Problem) -> Counting:
     """The bound policy, or an error that says why its reward can't be computed exactly."""
     prior = problem.prior
     problem.one_by_one("exact evaluation")
-    bound = rollout.check(policy, problem)
+    bound = binding.check(policy, problem)
     if not isinstance(bound, Counting):
         raise InputError(
             f"{bound.name} can't be evaluated exactly: its state is not the arms' counts, as that of "
@@ -205,7 +205,7 @@ def _by_state(function: Callable[[np.ndarray], Array], t: int) -> np.ndarray:
             return function(states[:, block * CHUNK : (block + 1) * CHUNK])
 
     on = blocks.workers()._replace(memory=None)
-    results = blocks.map_blocks(blocks.Work(in_double, (), (), count, CHUNK), on)
+    results = blocks.map_blocks(blocks.BlockJob(in_double, (), (), count, CHUNK), on)
     return np.concatenate(results, axis=-1)[..., :count]
 
 

@@ -9,12 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from gradband import priors, rewards, rollout
-from gradband.errors import InputError
+from gradband.core.errors import InputError
+from gradband.core.pytrees import pick
 from gradband.exact.quadrature import best_mean
-from gradband.policies import Params, Policy
-from gradband.problems import Problem
-from gradband.pytrees import pick
+from gradband.policies import Params, Policy, binding
+from gradband.problems import Problem, priors, rewards
 
 LIMIT = 2_000_000  # pulls in all histories together
 
@@ -41,7 +40,7 @@ def by_enumeration(policy: Policy, problem: Problem, params: Params | None = Non
     1.0
     """
     problem.one_by_one("enumeration")
-    bound = rollout.check(policy, problem)
+    bound = binding.check(policy, problem)
     if not bound.differentiable:
         raise InputError(f"{bound.name} has no density p(i | H) to enumerate")
     prior, arms, horizon = problem.prior, problem.arms, problem.horizon

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from gradband import machine, priors, rewards
 from gradband._version import __version__
-from gradband.errors import InputError
+from gradband.core import resources
+from gradband.core.errors import InputError
 from gradband.exact.quadrature import best_mean
-from gradband.learned import Learned
 from gradband.policies import Policy
 from gradband.policies.optimal import OptimalChoices, OptimalGraph, OptimalGrid, OptimalThresholds
-from gradband.problems import Problem, as_problem
+from gradband.policies.policy_file import Learned
+from gradband.problems import Problem, as_problem, priors, rewards
 from gradband.solvers import layout, many_arms, posterior, store, two_arms
 from gradband.solvers.graph import Graph
 
@@ -146,15 +146,15 @@ def check_size(problem: Problem) -> None:
             would_do = f"{longest} rounds would do" if longest else "fewer instances or arms would do"
             raise InputError(f"{what} takes too long: {would_do}")
         needed = 2 * posterior.memory(count, n, posterior.COARSE)
-        machine.require(needed, what, "take a shorter horizon or fewer instances")
+        resources.require(needed, what, "take a shorter horizon or fewer instances")
     elif arms == 2:
-        free = machine.free_memory()
+        free = resources.free_memory()
         most = layout.LONGEST if problem.afterwards else two_arms.LONGEST
-        fitting = (h for h in range(50, most + 1, 50) if machine.fits(two_arms.memory(h), free))
+        fitting = (h for h in range(50, most + 1, 50) if resources.fits(two_arms.memory(h), free))
         longest = max(fitting, default=50)
         if n > most:
             raise InputError(f"{what} is too long for its table: a horizon of {longest} would do")
-        machine.require(two_arms.memory(n), what, f"a horizon of {longest} would do")
+        resources.require(two_arms.memory(n), what, f"a horizon of {longest} would do")
     elif arms > 2:
         states = np.cumsum(many_arms.nodes(prior.a, prior.b, min(n, many_arms.LONGEST)))
         work = states * arms * max(1, arms / 10)
@@ -163,7 +163,7 @@ def check_size(problem: Problem) -> None:
             raise InputError(
                 f"{what} has too many states: with {arms} arms a horizon of {longest} would do"
             )
-        machine.require(many_arms.BYTES * int(states[-1]) * arms, what, "take a shorter horizon")
+        resources.require(many_arms.BYTES * int(states[-1]) * arms, what, "take a shorter horizon")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,7 +177,7 @@ class _Solved:
 
 
 def _two_arms(prior: priors.Beta, n: int, progress: Progress, afterwards: int) -> _Solved:
-    reward, table = two_arms.solve(prior.a, prior.b, n, machine.cores(), progress, afterwards)
+    reward, table = two_arms.solve(prior.a, prior.b, n, resources.cores(), progress, afterwards)
     method = "two-armed dynamic programme"
     if afterwards:
         return _Solved(reward, method, OptimalChoices(), {"choices": table})

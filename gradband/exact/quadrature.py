@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import betainc
 
-from gradband import priors
+from gradband.problems import priors
 
 
 class Nodes:

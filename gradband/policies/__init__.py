@@ -1,6 +1,6 @@
 """Bandit policies, one file each. A policy that is listed here is known by name and fully tested."""
 
-from gradband.errors import InputError, shown, unknown
+from gradband.core.errors import InputError, shown, unknown
 from gradband.policies.base import Counting, Counts, Index, OneParameter, Params, Policy, State
 from gradband.policies.bayes_ucb import BayesUCB
 from gradband.policies.boltzmann import Boltzmann

@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from gradband import random
-from gradband.errors import LARGEST, InputError, number, number_of_arms, positive, shown
-from gradband.pytrees import one_hot
+from gradband.core import prng
+from gradband.core.errors import LARGEST, InputError, number, number_of_arms, positive, shown
+from gradband.core.pytrees import one_hot
 
 Params = dict[str, Array]
 State = Any
@@ -150,7 +150,7 @@ class Policy:
 
     def allocate(self, key: Array, params: Params, state: State, batch: int) -> Array:
         """How often a policy without a density pulls each arm [K] in a batch."""
-        return random.multinomial(key, jnp.asarray(batch, float), self.probabilities(params, state))
+        return prng.multinomial(key, jnp.asarray(batch, float), self.probabilities(params, state))
 
     def settings(self) -> dict[str, Any]:
         """Hyper-parameters, as a policy file keeps them."""
@@ -287,7 +287,7 @@ class Index(Counting):
     def act(self, key: Array, params: Params, state: Any) -> Array:
         index = self.index(params, state)
         best = index == index.max()
-        chosen = jnp.floor(random.uniform(key) * best.sum())
+        chosen = jnp.floor(prng.uniform(key) * best.sum())
         return jnp.argmax(jnp.cumsum(best) > chosen)
 
     def probabilities(self, params: Params, state: Any) -> Array:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from gradband.errors import whole
+from gradband.core.errors import whole
 from gradband.policies.base import Counts, Index, Params
 
 FEATURES = 6  # numbers that the network sees of each arm
@@ -32,8 +32,8 @@ def features(counts: Counts) -> Array:
 class DQN(Index):
     """The arm with the greatest Q(s, i), where Q is a network with two `hidden` layers of ReLUs.
 
-    `learn` trains it by Q-learning (`gradband.q_learning`), not by GradBand. Before that its weights are
-    random, and its arms whatever these make of the counts.
+    `learn` trains it by Q-learning (`gradband.learning.q_learning`), not by GradBand. Before that its
+    weights are random, and its arms whatever these make of the counts.
 
     >>> policy = DQN().bind(arms=2, horizon=200)
     >>> {name: shape.shape for name, shape in policy.shapes().items()}["w0"]

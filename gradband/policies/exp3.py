@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from gradband.errors import unknown
+from gradband.core.errors import unknown
+from gradband.core.pytrees import one_hot, pick
 from gradband.policies.base import OneParameter, Params
-from gradband.pytrees import one_hot, pick
 
 GRADIENTS = ("exact", "lemma")
 

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from gradband.errors import InputError
+from gradband.core.errors import InputError
 from gradband.policies.base import Counts, OneParameter, Params, certain
 
 MARGIN = 1e-3

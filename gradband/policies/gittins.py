@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from gradband import machine
-from gradband.errors import InputError
+from gradband.core import resources
+from gradband.core.errors import InputError
 from gradband.policies.base import Believing, Counts, Index, Params
 from gradband.solvers import gittins
 from gradband.solvers.layout import place, size
@@ -41,7 +41,7 @@ class Gittins(Index, Believing):
             entries = size(self.horizon)
             raise InputError(
                 f"a table of Gittins indices for {self.horizon} rounds has {entries:.2g} entries, "
-                f"{machine.in_bytes(2 * entries)}: the longest horizon is {LONGEST}"
+                f"{resources.in_bytes(2 * entries)}: the longest horizon is {LONGEST}"
             )
 
     def compiled(self) -> Self:
@@ -72,10 +72,10 @@ _last: dict[tuple[float, float, int], np.ndarray] = {}
 def table(a: float, b: float, horizon: int, progress: Callable[[float], None] | None = None) -> np.ndarray:
     """The policy's table of indices: the one of the last call, or a stored one, or a new one."""
     if (a, b, horizon) not in _last:
-        machine.require(4 * size(horizon), "this table of Gittins indices", "take a shorter horizon")
+        resources.require(4 * size(horizon), "this table of Gittins indices", "take a shorter horizon")
         key: dict[str, Any] = {"a": float(a), "b": float(b), "horizon": horizon, **gittins.SETTINGS}
         found = stored(
-            "gittins", key, lambda: gittins.finite_horizon(a, b, horizon, machine.cores(), progress)[0]
+            "gittins", key, lambda: gittins.finite_horizon(a, b, horizon, resources.cores(), progress)[0]
         )
         _last.clear()
         _last[a, b, horizon] = found

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 from jax import Array
 from jax.scipy.special import gammaln
 
-from gradband import random
-from gradband.errors import number, positive
+from gradband.core import prng
+from gradband.core.errors import number, positive
 from gradband.policies.base import Believing, Counts, Params
 from gradband.policies.thompson import MOST_SAMPLES, share_out
 from gradband.solvers.levels import MOST_SLOPE, MOST_SPREAD, components_of
@@ -44,13 +44,13 @@ class HierarchicalTS(Believing):
         likely += gammaln(ups + downs) - gammaln(ups + downs + ones + zeros)
         log_weights = likely.sum(1) + log_prior[:, 0]
         edges = jnp.cumsum(jnp.exp(log_weights - log_weights.max()))
-        u = random.uniforms(key, draws)[:, None] * edges[-1]
+        u = prng.uniforms(key, draws)[:, None] * edges[-1]
         chosen = jnp.minimum((u >= edges[None]).sum(1), len(edges) - 1)
         # A selection, since gathers are slow: the component of each draw.
         picked = (jnp.arange(len(edges))[None] == chosen[:, None]).astype(jnp.float32)
         a, b = ((picked * shape[:, 0][None]).sum(1)[:, None] for shape in (ups, downs))
         shapes = ((a + ones).reshape(-1), (b + zeros).reshape(-1))
-        return random.beta(random.fold_in(key, jnp.uint32(2)), *shapes).reshape(draws, self.arms)
+        return prng.beta(prng.fold_in(key, jnp.uint32(2)), *shapes).reshape(draws, self.arms)
 
     def act(self, key: Array, params: Params, state: Counts) -> Array:
         return jnp.argmax(self.sampled(key, state, 1)[0])

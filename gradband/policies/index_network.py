@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from gradband.errors import positive, whole
+from gradband.core.errors import positive, whole
 from gradband.policies.base import Counting, Counts, Params
 from gradband.policies.kl_softelim import divergence
 

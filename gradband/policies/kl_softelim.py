@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from gradband.errors import positive
+from gradband.core.errors import positive
 from gradband.policies.base import Counting, Counts, OneParameter, Params
 
 LEAST = 1e-3  # of pseudo-counts

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.scipy.special import xlogy
 
-from gradband.errors import number
+from gradband.core.errors import number
 from gradband.policies.base import Counts, Index, Params
 
 STEPS = 10  # of Newton's method, which comes from the right and never oversteps

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 from jax import Array
 from jax.ad_checkpoint import checkpoint_name
 
-from gradband.errors import number, positive, whole
+from gradband.core.errors import number, positive, whole
+from gradband.core.pytrees import one_hot
 from gradband.policies.base import KEPT, Params, Policy
-from gradband.pytrees import one_hot
 
 
 @jax.custom_jvp

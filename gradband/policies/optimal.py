@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from gradband.errors import InputError, number, shown, whole
+from gradband.core.errors import InputError, number, shown, whole
+from gradband.core.pytrees import one_hot
 from gradband.policies.base import Counting, Counts, Params
-from gradband.pytrees import one_hot
 from gradband.solvers.layout import LONGEST, byte_starts, cell, place, size
 
 

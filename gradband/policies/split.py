@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from gradband.errors import InputError, number
+from gradband.core.errors import InputError, number
 from gradband.policies.base import Counts, Index, Params
 
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from gradband import random
+from gradband.core import prng
 from gradband.policies.base import Believing, Counts, Params
 
 MOST_SAMPLES = 64  # of a posterior, for a batch; more pulls share them
@@ -25,12 +25,12 @@ class ThompsonSampling(Believing):
 
     def act(self, key: Array, params: Params, state: Counts) -> Array:
         zeros = state.pulls - state.sums
-        return jnp.argmax(random.beta(key, self.a + state.sums, self.b + zeros))
+        return jnp.argmax(prng.beta(key, self.a + state.sums, self.b + zeros))
 
     def allocate(self, key: Array, params: Params, state: Counts, batch: int) -> Array:
         ones, zeros = self.a + state.sums, self.b + state.pulls - state.sums
         draws = min(batch, MOST_SAMPLES)
-        sampled = random.beta(key, jnp.tile(ones, draws), jnp.tile(zeros, draws))
+        sampled = prng.beta(key, jnp.tile(ones, draws), jnp.tile(zeros, draws))
         return share_out(sampled.reshape(draws, self.arms), batch)
 
 

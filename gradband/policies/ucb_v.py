@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from gradband.errors import number
+from gradband.core.errors import number
+from gradband.core.pytrees import one_hot
 from gradband.policies.base import Counts, Index, Params
-from gradband.pytrees import one_hot
 
 
 class Moments(NamedTuple):

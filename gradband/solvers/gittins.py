@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 
 import numpy as np
 
-from gradband.errors import InputError, number, positive, whole
+from gradband.core.errors import InputError, number, positive, whole
 from gradband.solvers import layout
 from gradband.solvers.compiled import compiled
 from gradband.solvers.layout import size

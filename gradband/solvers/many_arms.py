@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from gradband.errors import positive, whole
+from gradband.core.errors import positive, whole
 from gradband.solvers.graph import Graph, induce
 
 NODES = 40_000_000  # states × arms that are gone through

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradband import machine
+from gradband.core import resources
 from gradband.solvers.graph import Graph, induce
 from gradband.solvers.simplex import Grid
 
@@ -252,7 +252,7 @@ def solve(
     most = WORK // (count * arms)
     exact = None
     for points in (COARSE, FINE):
-        room = machine.fits(2 * memory(count, horizon, points), machine.free_memory())
+        room = resources.fits(2 * memory(count, horizon, points), resources.free_memory())
         if points == FINE and (grid_steps(count, arms, horizon, points) > STEPS or not room):
             break
         grid = Grid(count, resolution_for(count, horizon, points))

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from gradband import cache, files
-from gradband.errors import InputError
+from gradband.core import resources, tensor_file
+from gradband.core.errors import InputError
 
 
 def stored(name: str, key: dict[str, Any], make: Callable[[], np.ndarray]) -> np.ndarray:
@@ -32,7 +32,7 @@ def find(name: str, key: dict[str, Any]) -> np.ndarray | None:
     try:
         if path is None or not path.exists():
             return None
-        arrays, about = files.load(path, "table")
+        arrays, about = tensor_file.load(path, "table")
         if about.get("key") == key and about.get("checksum") == _checksum(arrays["table"]):
             return arrays["table"]
         raise InputError(f"{path} does not hold what it should")
@@ -48,13 +48,13 @@ def keep(name: str, key: dict[str, Any], array: np.ndarray) -> None:
     path = _path(name, key)
     try:
         if path is not None:
-            files.save(path, "table", {"table": array}, {"key": key, "checksum": _checksum(array)})
+            tensor_file.save(path, "table", {"table": array}, {"key": key, "checksum": _checksum(array)})
     except OSError as error:
         warnings.warn(f"the table could not be stored: {error}", stacklevel=3)
 
 
 def _path(name: str, key: dict[str, Any]) -> Path | None:
-    folder = cache.folder("tables")
+    folder = resources.cache_folder("tables")
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
     return None if folder is None else folder / f"{name}-{digest}.safetensors"
 

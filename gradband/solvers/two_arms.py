@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from gradband.errors import positive, whole
+from gradband.core.errors import positive, whole
 from gradband.solvers import layout
 from gradband.solvers.compiled import compiled
 from gradband.solvers.layout import size

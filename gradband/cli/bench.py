@@ -1,0 +1,46 @@
+"""`gradband bench`."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gradband.cli.options import Json
+from gradband.core.errors import InputError, unknown
+
+QUICK = ("training", "lstm", "evaluation", "solvers", "gradient", "devices", "checkpoints", "start")
+ROWS = (*QUICK, "libraries", "tuning", "growth", "processes", "choices", "memory")
+
+
+def bench(
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Fewer repeats, and only what needs no other libraries.")
+    ] = False,
+    only: Annotated[str | None, typer.Option(help=f"Only these rows: {', '.join(ROWS)}.")] = None,
+    draw: Annotated[Path | None, typer.Option(help="Draw the rows into this SVG, PDF or PNG.")] = None,
+    json: Json = False,
+) -> None:
+    """Measure speed side by side with peers, as ratios in one run.
+
+    PyTorch, Optuna, river, SMPyBandits and MABWiser are each measured in an environment of its own, made in
+    the cache folder when first needed. Slopes are those of log time over log size.
+
+    Examples:
+
+      gradband bench --quick
+
+      gradband bench --only growth --json
+    """
+    script = Path(__file__).parents[2] / "benchmarks" / "speed.py"
+    if not script.exists():
+        raise InputError("the benchmarks come with the source: run make bench in a checkout")
+    if only is not None and only not in ROWS:
+        raise unknown("rows", only, ROWS)
+    flags = [flag for flag, given in (("--quick", quick), ("--json", json)) if given]
+    flags += ["--only", only] if only else []
+    flags += ["--draw", str(draw)] if draw else []
+    status = subprocess.run([sys.executable, str(script), *flags], check=False).returncode
+    if status:
+        raise typer.Exit(status)

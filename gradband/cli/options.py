@@ -1,0 +1,135 @@
+"""What words on the command line stand for. Heavy modules are imported when they are needed."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gradband.core.errors import InputError, number, unknown
+
+if TYPE_CHECKING:
+    from gradband.gradient.estimator import Estimator
+    from gradband.policies import Policy
+    from gradband.problems import Problem
+
+ProblemName = Annotated[
+    str,
+    typer.Argument(
+        metavar="PROBLEM",
+        show_default=False,
+        help="two-point, uniform-2, bernoulli-10, beta-10, distractors, or a TOML file.",
+    ),
+]
+Arms = Annotated[int | None, typer.Option(help="Number of arms, where the problem leaves it open.")]
+Horizon = Annotated[int | None, typer.Option(help="Number of rounds.")]
+Afterwards = Annotated[
+    int | None,
+    typer.Option(
+        help="Pulls of the arm that the policy recommends after its last round (as in the file, 0)."
+    ),
+]
+Noise = Annotated[
+    str | None, typer.Option(help="shared (one draw a round for all arms) or independent, as in the paper.")
+]
+PolicyName = Annotated[
+    str,
+    typer.Option(
+        help="softelim, kl-softelim, exp3, epsilon-greedy, boltzmann, explore-then-commit, lstm, index "
+        "(a network for any number of arms) or dqn; settings follow a colon, as in lstm:hidden=30+head=1."
+    ),
+]
+Instances = Annotated[int, typer.Option(help="Fresh instances to measure on.")]
+Seed = Annotated[int, typer.Option(help="Decides everything that is random.")]
+Devices = Annotated[
+    int | None,
+    typer.Option(help="Cores or devices to use (all of them); the result does not depend on it."),
+]
+Memory = Annotated[
+    str | None,
+    typer.Option(
+        help="Most memory for the process, such as 2GB (what is free); same result, fewer blocks at once."
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
+
+
+def load_problem(
+    name: str,
+    arms: int | None,
+    horizon: int | None,
+    noise: str | None = None,
+    afterwards: int | None = None,
+) -> "Problem":
+    from gradband import problems
+
+    given = {"noise": noise, "afterwards": afterwards}
+    changes = {key: value for key, value in given.items() if value is not None}
+    return problems.load(name, arms, horizon).replace(**changes)
+
+
+def parse_policy(text: str) -> "Policy":
+    """The policy that `name` or `name:setting=value+…` stands for."""
+    from gradband.policies import given
+
+    return given.parse_policy(text)
+
+
+def parse_curriculum(text: str) -> list[int]:
+    """Whole numbers with commas between, or none."""
+    horizons = [] if text == "none" else [entry.strip() for entry in text.split(",") if entry]
+    for entry in horizons:
+        if not entry.isdecimal():
+            raise InputError(f"curriculum must hold whole numbers, not {entry!r}")
+    return [int(entry) for entry in horizons]
+
+
+def parse_range(text: str) -> list[float]:
+    """Numbers from `low:high:count`, or the one number that is given."""
+    import numpy as np
+
+    parts = text.split(":")
+    try:
+        low, high = float(parts[0]), float(parts[min(1, len(parts) - 1)])
+        count = int(parts[2]) if len(parts) == 3 else 1
+    except ValueError:
+        raise InputError(f"theta must be low:high:count, not {text!r}") from None
+    if len(parts) not in (1, 3) or count < 1 or not -np.inf < low <= high < np.inf:
+        raise InputError(f"theta must be low:high:count with low ≤ high and count ≥ 1, not {text!r}")
+    return [float(value) for value in np.linspace(low, high, count)]
+
+
+def make_estimator(
+    policy: "Policy",
+    problem: "Problem",
+    recipe: str | None,
+    baseline: str | None,
+    rollouts: int | None,
+    returns: str | None,
+) -> "Estimator | None":
+    """The recipe's estimator with what is given in its place, or None if nothing is."""
+    if baseline is None and rollouts is None and returns is None:
+        return None
+    from gradband.gradient.estimator import Estimator
+    from gradband.learning import recipes
+    from gradband.policies import binding
+
+    usual = recipes.choose(binding.check(policy, problem), recipe).estimate(problem)
+    count = usual.rollouts if baseline is None and rollouts is None else rollouts
+    return Estimator(baseline or usual.baseline, count, returns or usual.returns)
+
+
+def make_optimizer(name: str | None, learning_rate: float | None, decay: float) -> Any:
+    """An optimiser by name, or None for the recipe's."""
+    import optax
+
+    from gradband.learning.ascent import PLAIN
+
+    known = ["adabelief", "adagrad", "adam", "adamw", "lamb", "lion", "nadam", "rmsprop", "sgd", "yogi"]
+    if name is None or name == "paper":
+        if learning_rate is not None or decay != 1:
+            raise InputError("the step size is found by itself: choose an --optimizer to set it")
+        return None if name is None else PLAIN
+    if name not in known:
+        raise unknown("optimizer", name, ["paper", *known])
+    rate = number("learning rate", 1e-3 if learning_rate is None else learning_rate, 0, 1e6)
+    schedule = optax.exponential_decay(rate, 1, number("decay", decay, 1e-6, 1)) if decay != 1 else rate
+    return getattr(optax, name)(schedule)

@@ -1,0 +1,114 @@
+"""What several commands do alike."""
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gradband.core.errors import InputError
+
+if TYPE_CHECKING:
+    from gradband.evaluation.evaluate import Comparison
+    from gradband.policies import Policy
+    from gradband.policies.policy_file import Learned
+    from gradband.problems import Problem
+
+
+def label_of(problem: "Problem", source: str) -> str:
+    """The problem's name, or its file's."""
+    return problem.name or Path(source).stem
+
+
+def describe(problem: "Problem", source: str) -> str:
+    return f"{label_of(problem, source)}: {size_of(problem)}"
+
+
+def size_of(problem: "Problem") -> str:
+    """The number of arms, of rounds or pulls, and of pulls afterwards."""
+    words = f"{problem.arms} arms, {problem.horizon} rounds"
+    if problem.pulls_per_round > 1:
+        words = f"{problem.arms} arms, {problem.horizon} pulls in batches of {problem.pulls_per_round}"
+    return words + (f", {problem.afterwards} pulls afterwards" if problem.afterwards else "")
+
+
+def measure(
+    entries: dict[str, Any],
+    problem: "Problem",
+    instances: int,
+    seed: int,
+    devices: int | None,
+    memory: str | None,
+) -> "Comparison":
+    """Evaluates policies under a progress bar."""
+    import gradband as gb
+    from gradband.cli import terminal
+
+    settings: dict[str, Any] = {"instances": instances, "seed": seed, "devices": devices}
+    settings["memory"] = memory
+    with terminal.progress("evaluating", 1) as update:
+        return gb.evaluate(entries, problem, **settings, progress=terminal.in_turn(update, entries))
+
+
+def known_optimum(problem: "Problem") -> tuple[float | None, str]:
+    """The regret of the optimum, computed under a progress bar, or None; and a sentence about it."""
+    from gradband.cli import terminal
+    from gradband.exact.optimum import known_regret
+
+    try:
+        with terminal.progress("optimum", 1) as update:
+            regret = known_regret(problem, lambda done: update(done, "solving"))
+    except InputError as error:
+        return None, f"No optimum to compare with: {error}."
+    return regret, f"The optimum has a regret of {regret:.4f}."
+
+
+def optimal_policy(problem: "Problem") -> "Learned":
+    """The policy of the problem's optimum, solved under a progress bar."""
+    import gradband as gb
+    from gradband.cli import terminal
+
+    with terminal.progress("optimal policy", 1) as update:
+        return gb.exact.optimum(problem, progress=lambda done: update(done, "solving")).policy
+
+
+def player(text: str, problem: "Problem | None" = None) -> Any:
+    """The policy that a name, with or without settings, or a file stands for; `ts:prior` of a problem."""
+    from gradband.policies import given
+
+    return given.resolve(text, problem)
+
+
+def references(problem: "Problem") -> "dict[str, Policy]":
+    """The fair policies to compare with on a problem: ts, gittins, ts:prior and gittins:prior."""
+    from gradband.policies.references import fair
+
+    return fair(problem)
+
+
+def shares(table: "Comparison", optimum: float | None) -> dict[str, Any]:
+    """How much of the way from Thompson sampling to the optimum each covers, where both are known."""
+    names = [row.name for row in table.rows]
+    if optimum is None or "ts" not in names or table["ts"].regret.mean <= optimum:
+        return {}
+    return {name: table.share(name, "ts", optimum) for name in names}
+
+
+def file_name(label: str) -> str:
+    """A label as the name of a file or folder."""
+    return re.sub(r"[^\w.-]", "-", label)
+
+
+def make_folder(folder: Path) -> Path:
+    """The folder for a command's files, made if need be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"can't write to {folder}: {error.strerror}") from None
+    return folder
+
+
+def write_json(path: Path, result: dict[str, Any]) -> None:
+    import json
+
+    from gradband.core.files import finite, write_text
+
+    write_text(path, json.dumps(finite(result), indent=2, allow_nan=False) + "\n")

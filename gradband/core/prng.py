@@ -1,0 +1,233 @@
+"""Counter-based random numbers that are cheap inside a scan over rounds.
+
+Everything here is a pure function of a typed JAX key. A round's key is already the output of a hash,
+so its two words *are* random bits: `uniform` and `normal` read them and hash nothing more.
+
+`hash_words` is the hash behind `jax.random.fold_in` (threefry, 20 rounds), written without JAX's
+inner loop: the same bits, and on a CPU SoftElim's gradient takes two thirds of the time. Gamma and beta
+variables are drawn exactly (Marsaglia and Tsang, 2000) with two hashes a try, where `jax.random`
+splits keys at every step.
+"""
+
+import math
+import zlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from gradband.core.errors import whole
+
+ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+STREAMS = ("prior", "reward", "action", "training", "evaluation", "init", "choice")
+
+
+def root(seed: int) -> Array:
+    """The key that a seed stands for."""
+    return jax.random.key(whole("seed", seed, least=0), impl="threefry2x32")
+
+
+def stream(key: Array, name: str) -> Array:
+    """The key of a named stream, so that what one stream draws never shifts another.
+
+    >>> stream(jax.random.key(0), "prior") != stream(jax.random.key(0), "reward")
+    Array(True, dtype=bool)
+    """
+    return jax.random.fold_in(key, STREAMS.index(name))
+
+
+def hash_words(key: tuple[Array, Array], counter: tuple[Array, Array]) -> tuple[Array, Array]:
+    """Threefry-2x32 of a 64-bit counter under a 64-bit key, each given as two words of any shape.
+
+    With the counter (0, t) it equals `jax.random.fold_in(key, t)` bit for bit.
+    """
+    k0, k1 = key
+    schedule = (k0, k1, k0 ^ k1 ^ np.uint32(0x1BD11BDA))
+    x0, x1 = counter[0] + k0, counter[1] + k1
+    for i in range(5):
+        for distance in ROTATIONS[i % 2]:
+            x0 = x0 + x1
+            x1 = (x1 << np.uint32(distance)) | (x1 >> np.uint32(32 - distance))
+            x1 = x0 ^ x1
+        x0 = x0 + schedule[(i + 1) % 3]
+        x1 = x1 + schedule[(i + 2) % 3] + np.uint32(i + 1)
+    return x0, x1
+
+
+def words(key: Array) -> tuple[Array, Array]:
+    """The two 32-bit words of a typed key, or of an array of keys."""
+    data = jax.random.key_data(key)
+    return data[..., 0], data[..., 1]
+
+
+def from_words(w0: Array, w1: Array) -> Array:
+    """The typed key with these two words."""
+    return jax.random.wrap_key_data(jnp.stack([w0, w1], axis=-1), impl="threefry2x32")
+
+
+def fold_in(key: Array, data: Array) -> Array:
+    """`jax.random.fold_in` with the fast hash: the same key, bit for bit."""
+    counter = jnp.asarray(data, jnp.uint32)
+    return from_words(*hash_words(words(key), (jnp.zeros_like(counter), counter)))
+
+
+def unit(bits: Array) -> Array:
+    """Words to uniforms on [0, 1): 23 bits, so that u · x < x for every x > 0."""
+    return (bits >> np.uint32(9)).astype(jnp.float32) * np.float32(2.0**-23)
+
+
+def fine_unit(bits: Array) -> Array:
+    """Words to uniforms on [0, 1) that are fine near 0: u < p has the probability p for rare p too.
+
+    With the 23 bits of `unit`, p = 10⁻⁶ would be 7 % too large. Subtracting a 2⁻²⁴th keeps u below 1.
+    """
+    return (bits - (bits >> np.uint32(24))).astype(jnp.float32) * np.float32(2.0**-32)
+
+
+def open_unit(bits: Array) -> Array:
+    """Words to uniforms on (0, 1), symmetric about ½."""
+    return unit(bits) + np.float32(2.0**-24)
+
+
+def normal_from(bits: Array) -> Array:
+    """Words to standard normals by the inverse distribution function."""
+    return np.float32(math.sqrt(2)) * jax.lax.erf_inv(2 * open_unit(bits) - 1)
+
+
+def uniform(key: Array) -> Array:
+    """One uniform on [0, 1) from a single-use key; consumes it."""
+    return unit(words(key)[0])
+
+
+def normal(key: Array) -> Array:
+    """One standard normal from a single-use key; consumes it."""
+    return normal_from(words(key)[0])
+
+
+def log_gamma(key: Array, shape: Array) -> Array:
+    """Logarithms of Gamma(shape, 1) variables, one for each entry of `shape` [N] > 0.
+
+    Squeeze method of Marsaglia and Tsang: with d = shape − 1/3 and c = 1/√(9d), the variable
+    d (1 + c x)³ is accepted when log u < x²/2 + d − dv + d log v. At least 95 % of tries succeed;
+    a shape below 1 is drawn at shape + 1 and scaled by u^(1/shape), in logarithms so that tiny
+    shapes do not underflow.
+    """
+    k0, k1 = words(key)
+    element = jnp.arange(shape.shape[0], dtype=jnp.uint32)
+    k0, k1 = jnp.broadcast_to(k0, element.shape), jnp.broadcast_to(k1, element.shape)
+    d = jnp.where(shape < 1, shape + 1, shape) - np.float32(1 / 3)
+    c = 1 / jnp.sqrt(9 * d)
+
+    def attempt(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        i, v, accepted = carry
+        bits = hash_words((k0, k1), (element, jnp.broadcast_to(i, element.shape)))
+        x = normal_from(bits[0])
+        root = 1 + c * x
+        cube = jnp.maximum(root, np.float32(1e-6)) ** 3
+        fits = jnp.log(open_unit(bits[1])) < x * x / 2 + d * (1 - cube + jnp.log(cube))
+        fits = fits & (root > 0)
+        return i + 1, jnp.where(accepted, v, cube), accepted | fits
+
+    start = jnp.uint32(1), jnp.ones_like(d), jnp.zeros(d.shape, bool)
+    _, v, _ = jax.lax.while_loop(lambda carry: ~carry[2].all(), attempt, start)
+    u = open_unit(hash_words((k0, k1), (element, jnp.zeros_like(element)))[0])
+    return jnp.log(d * v) + jnp.where(shape < 1, jnp.log(u) / shape, 0)
+
+
+def beta(key: Array, a: Array, b: Array) -> Array:
+    """Beta(a, b) variables for a, b [N] > 0: X / (X + Y) of two gammas."""
+    logs = log_gamma(key, jnp.concatenate([a, b]))
+    return jax.nn.sigmoid(logs[: a.shape[0]] - logs[a.shape[0] :])
+
+
+def uniforms(key: Array, count: int) -> Array:
+    """Uniforms [count] on (0, 1) from a key, none of them its own words."""
+    element = jnp.arange(count, dtype=jnp.uint32)
+    k0, k1 = (jnp.broadcast_to(word, element.shape) for word in words(key))
+    return open_unit(hash_words((k0, k1), (element, jnp.full_like(element, 1)))[0])
+
+
+def binomial(u: Array, n: Array, p: Array) -> Array:
+    """The u-quantiles of Bin(n, p) for u in (0, 1), whole n ≥ 0 and p in [0, 1], all [N].
+
+    Probabilities are summed from six standard deviations below the mean, or from 0 if that is below ten.
+    The first of them comes from Loader's saddle-point formula, which loses no digits of float32.
+    """
+    high = p > 0.5
+    q = jnp.where(high, 1 - p, p)
+    u = jnp.where(high, 1 - u, u)  # so that all grow with u
+    mean = n * q
+    least = jnp.floor(mean - 6 * jnp.sqrt(mean * (1 - q)))
+    least = jnp.where(least > 10, least, 0.0)
+    at_least = jnp.maximum(least, 1.0)
+    rest = jnp.maximum(n - at_least, 1.0)
+    log_first = (
+        _stirling_error(jnp.maximum(n, 1.0))
+        - _stirling_error(at_least)
+        - _stirling_error(rest)
+        - _deviance(at_least, jnp.maximum(mean, 1e-30))
+        - _deviance(rest, jnp.maximum(n - mean, 1e-30))
+        + 0.5 * jnp.log(jnp.maximum(n, 1.0) / (2 * math.pi * at_least * rest))
+    )
+    first = jnp.exp(jnp.where(least > 0, log_first, n * jnp.log1p(-q)))
+    odds = q / (1 - q)
+
+    def pending(k: Array, term: Array, total: Array) -> Array:
+        return (total < u) & (k < n) & ((k < mean) | (term > 1e-8))
+
+    def onwards(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        k, term, total = carry
+        go = pending(*carry)
+        following = term * odds * (n - k) / (k + 1)
+        return (
+            jnp.where(go, k + 1, k),
+            jnp.where(go, following, term),
+            jnp.where(go, total + following, total),
+        )
+
+    k, _, _ = jax.lax.while_loop(lambda carry: pending(*carry).any(), onwards, (least, first, first))
+    return jnp.where(high, n - k, k)
+
+
+def _stirling_error(n: Array) -> Array:
+    """log n! − log(√(2πn) (n/e)ⁿ), for n ≥ 10."""
+    return (1 / 12 - (1 / 360 - 1 / 1260 / (n * n)) / (n * n)) / n
+
+
+def _deviance(x: Array, mean: Array) -> Array:
+    """x log(x / mean) + mean − x, without cancellation near the mean."""
+    d = (x - mean) / mean
+    return mean * ((1 + d) * jnp.log1p(d) - d)
+
+
+def multinomial(key: Array, count: Array, p: Array) -> Array:
+    """How often each of K outcomes of probabilities p [K] comes in `count` draws.
+
+    Half of the outcomes is split off at a time, for all parts at once: ⌈log₂ K⌉ rounds of binomials.
+    """
+    outcomes = p.shape[0]
+    depth = max(1, math.ceil(math.log2(outcomes)))
+    weights = [jnp.concatenate([p, jnp.zeros(2**depth - outcomes, p.dtype)])]
+    for _ in range(depth):
+        weights.insert(0, weights[0].reshape(-1, 2).sum(1))
+    u = uniforms(key, 2**depth)
+    counts = jnp.asarray(count, p.dtype)[None]
+    for level in range(depth):
+        parts = weights[level + 1].reshape(-1, 2)
+        share = parts[:, 0] / jnp.maximum(weights[level], 1e-30)
+        left = binomial(u[2**level : 2 ** (level + 1)], counts, jnp.clip(share, 0.0, 1.0))
+        # What rounding leaves to an outcome that can't come is none of it.
+        left = jnp.where(parts[:, 1] == 0, counts, jnp.where(parts[:, 0] == 0, 0.0, left))
+        counts = jnp.stack([left, counts - left], axis=1).reshape(-1)
+    return counts[:outcomes]
+
+
+def digest(drawn: Array) -> str:
+    """What tells draws from others: a checksum of four digits of each, on which machines agree.
+
+    >>> digest(jnp.array([0.25, 1 / 3])) == digest(jnp.array([0.25, 0.33330001]))
+    True
+    """
+    words = " ".join(f"{value:.4g}" for value in np.ravel(np.asarray(drawn, np.float64)))
+    return f"{zlib.crc32(words.encode()):08x}"

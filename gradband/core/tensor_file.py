@@ -1,0 +1,164 @@
+"""Arrays with JSON metadata in safetensors files, read with distrust. Never pickle.
+
+Reading needs nothing but NumPy, since production may have nothing else.
+"""
+
+import hashlib
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gradband.core.errors import InputError
+from gradband.core.files import SIZE_LIMIT, read, to_json, write_atomically
+
+VERSION = 1
+MOST_AXES = 64  # of an array: as many as NumPy has
+KINDS = {
+    "BOOL": "?",
+    "U8": "u1",
+    "I8": "i1",
+    "U16": "<u2",
+    "I16": "<i2",
+    "F16": "<f2",
+    "U32": "<u4",
+    "I32": "<i4",
+    "F32": "<f4",
+    "U64": "<u8",
+    "I64": "<i8",
+    "F64": "<f8",
+}
+"""what safetensors calls the kinds of numbers that NumPy has"""
+
+
+def save(
+    path: str | Path,
+    kind: str,
+    arrays: dict[str, np.ndarray],
+    about: dict[str, Any] | str,
+    keep: bool = False,
+) -> None:
+    """Writes arrays with what is known `about` them to a file of some `kind`; see `write_atomically`.
+
+    What is known may be given in JSON.
+    """
+    from safetensors.numpy import save as to_bytes
+
+    metadata = {
+        "format": f"gradband-{kind}",
+        "version": str(VERSION),
+        "about": about if isinstance(about, str) else to_json(about),
+    }
+    contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    metadata["checksum"] = checksum(contiguous, metadata["about"])
+    data = to_bytes(contiguous, metadata)
+    write_atomically(Path(path), lambda target: target.write_bytes(data), keep)
+
+
+def checksum(arrays: dict[str, np.ndarray], about: str) -> str:
+    """Tells whether what is read is what was written; files from elsewhere need not have it."""
+    digest = hashlib.sha256(about.encode())
+    for name, array in sorted(arrays.items()):
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()[:16]
+
+
+def load(path: str | Path, kind: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Reads what `save` wrote. Anything else gives one clear sentence."""
+    return parse(read(path), kind, path)
+
+
+def parse(data: bytes, kind: str, path: str | Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """What `load` finds in the bytes of a file."""
+    foreign = InputError(f"{path} is not a gradband {kind} file")
+    try:
+        arrays, metadata = from_bytes(data)
+        if metadata.get("format") != f"gradband-{kind}":
+            raise foreign
+        version = metadata.get("version", "")
+        if version != str(VERSION):
+            newer = version.isdecimal() and int(version) > VERSION
+            raise InputError(
+                f"{path} was written by a newer gradband (its format is {version}, this one "
+                f"reads {VERSION}): upgrade gradband"
+                if newer
+                else f"{path} has the format version {version!r}, which gradband never wrote"
+            )
+        if metadata.get("checksum", "") not in ("", checksum(arrays, metadata["about"])):
+            raise InputError(f"{path} is damaged: its checksum is wrong")
+        about = json.loads(metadata["about"])
+    except NotSafetensorsError as error:
+        raise InputError(f"{path} is damaged or not a safetensors file: {error}") from None
+    except InputError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise InputError(f"{path} is damaged: {error}") from None
+    if not isinstance(about, dict):
+        raise foreign
+    return arrays, about
+
+
+def named(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    """The arrays whose names begin with a prefix, without it."""
+    return {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
+
+
+class NotSafetensorsError(ValueError):
+    """Bytes that are not what the safetensors format says."""
+
+
+def from_bytes(data: bytes) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """The arrays of a safetensors file, by name, and its metadata.
+
+    The format is the length of a header, the header in JSON, and the arrays one behind the other. Nothing
+    is allocated on a header's word: all that it says must fit the bytes that are there.
+    """
+    if len(data) < 8:
+        raise NotSafetensorsError("it is too short")
+    length = int.from_bytes(data[:8], "little")
+    if length > len(data) - 8:
+        raise NotSafetensorsError(f"its header should have {length} bytes, which it has not")
+    try:
+        header = json.loads(data[8 : 8 + length].decode("utf-8"))
+    except (ValueError, RecursionError):
+        raise NotSafetensorsError("its header is not JSON") from None
+    metadata = header.pop("__metadata__", {}) if isinstance(header, dict) else None
+    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+        raise NotSafetensorsError("its metadata are not a table of texts")
+    body, arrays, ends = memoryview(data)[8 + length :], {}, [0]
+    for name, entry in sorted(header.items(), key=_begins):
+        begin, end = entry["data_offsets"]
+        shape, kind = entry.get("shape"), KINDS.get(str(entry.get("dtype")))
+        if kind is None or not isinstance(shape, list) or not all(_is_count(size) for size in shape):
+            raise NotSafetensorsError(f"{name[:80]!r} has no shape or no kind of numbers")
+        stored = np.dtype(kind)
+        if begin != ends[-1] or end > len(body) or _bytes(shape, stored) != end - begin:
+            raise NotSafetensorsError(f"{name[:80]!r} has not as many bytes as its shape says")
+        values = np.frombuffer(body[begin:end], stored).reshape(shape)
+        arrays[name] = values.astype(stored.newbyteorder("="))
+        ends.append(end)
+    if ends[-1] != len(body):
+        raise NotSafetensorsError("there are more bytes than arrays")
+    return dict(sorted(arrays.items())), metadata
+
+
+def _begins(item: tuple[str, Any]) -> tuple[int, int]:
+    """Where an array begins and ends."""
+    offsets = item[1].get("data_offsets") if isinstance(item[1], dict) else None
+    if not isinstance(offsets, list) or len(offsets) != 2 or not all(_is_count(at) for at in offsets):
+        raise NotSafetensorsError(f"{item[0][:80]!r} is not an array")
+    return offsets[0], offsets[1]
+
+
+def _bytes(shape: list[int], kind: np.dtype) -> int:
+    """Bytes of an array, or −1 if no file can hold it: a product of many huge numbers takes hours."""
+    if len(shape) > MOST_AXES or max(shape, default=0) > SIZE_LIMIT:
+        return -1
+    return math.prod(shape) * kind.itemsize
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

@@ -1,0 +1,1 @@
+"""Plays policies on blocks of instances: the same bits on any number of cores and machines."""

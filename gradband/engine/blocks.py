@@ -1,0 +1,130 @@
+"""Jobs in blocks of a fixed shape, shared among workers.
+
+A block is B instances in one compiled computation. Which instance is which depends on the seed alone,
+B on the problem, the policy and the estimator, and every worker runs the same compiled code, one block at
+a time. So a result has the same bits whatever the number of workers, and of the instances only their
+results, a few numbers each, take memory.
+"""
+
+import collections
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from gradband.core import resources
+from gradband.core.errors import InputError, whole
+from gradband.engine import memory, processes
+
+
+def block_size(arms: int) -> int:
+    """Instances in a block: a power of two that keeps a block's state within a core's cache."""
+    return int(2 ** np.clip(np.round(np.log2(1024 / arms)), 5, 9))
+
+
+def kept_block_size(rollouts: int, horizon: int) -> int:
+    """Instances in a block whose rounds are kept for a gradient: about 128 rollouts, fewer if long."""
+    most = min(128, 2**16 / horizon)
+    return int(2 ** max(0, np.floor(np.log2(most / rollouts))))
+
+
+class Workers(NamedTuple):
+    """Who computes blocks, and how much memory there is for it."""
+
+    devices: tuple[Any, ...]
+    """the device of each worker"""
+    memory: int | None
+    """bytes for blocks and their results; None if nobody counts them"""
+
+
+def workers(count: int | None = None, limit: int | str | None = None) -> Workers:
+    """A worker on every local device, or on the CPU one for each core.
+
+    A CPU that JAX sees as one device runs several blocks at a time, one a worker. The `limit` is for the
+    whole process; without it, what is free may be taken.
+    """
+    local = jax.local_devices()
+    usual = len(local)
+    if usual == 1 and local[0].platform == "cpu":
+        usual = resources.cores()
+    wanted = usual if count is None else whole("devices", count)
+    if wanted > max(usual, 64):
+        raise InputError(f"devices must be at most {max(usual, 64)}, not {wanted}")
+    most = memory.budget(limit) if local[0].platform == "cpu" else None  # GPUs have memory of their own
+    return Workers(tuple(local[i % len(local)] for i in range(wanted)), most)
+
+
+@functools.cache
+def _threads(count: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(count, thread_name_prefix="gradband")
+
+
+class BlockJob(NamedTuple):
+    """`function(*settings, *operands, block)` for the blocks 0, 1, … that hold `instances`, B in each.
+
+    The function is compiled for its settings and one block.
+    """
+
+    function: Callable[..., Any]
+    settings: tuple[Any, ...]
+    operands: tuple[Any, ...]
+    instances: int
+    size: int
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.instances // self.size)
+
+    def workers(self, on: Workers) -> tuple[Any, ...]:
+        """The workers that there is memory for, or an error if there is not enough for one."""
+        if on.memory is None:
+            return on.devices
+        needs = memory.estimate(self.function, self.settings, (*self.operands, np.int32(0)))
+        what = f"{self.blocks} blocks of {self.size} instances"
+        return on.devices[: memory.at_once(needs, self.blocks, len(on.devices), on.memory, what)]
+
+
+def map_blocks(job: BlockJob, on: Workers, report: Callable[[int], None] | None = None) -> list[Any]:
+    """The results of all blocks as NumPy arrays.
+
+    Of several processes each does a part of the blocks, and all have the results. `report` is told how
+    many blocks are done. No more blocks are computed at a time than there is memory for.
+    """
+    total, devices = job.blocks, job.workers(on)
+    blocks = processes.mine(total)
+    function, operands = functools.partial(job.function, *job.settings), job.operands
+    alone = len(set(devices)) == 1
+    copies = {} if alone else {device: jax.device_put(operands, device) for device in set(devices)}
+
+    def run(block: int) -> Any:
+        given = operands if alone else copies[devices[block // processes.count() % len(devices)]]
+        return jax.tree.map(np.asarray, function(*given, np.int32(block)))
+
+    results = []
+    for result in map(run, blocks) if len(devices) == 1 else _in_parallel(run, blocks, len(devices)):
+        results.append(result)
+        if report:
+            report(min(len(results) * processes.count(), total))
+    if processes.count() == 1:
+        return results
+    like = results[0] if results else jax.eval_shape(function, *operands, np.int32(0))
+    return processes.gathered(results, like, total)
+
+
+def _in_parallel(run: Callable[[int], Any], blocks: range, count: int) -> Iterator[Any]:
+    """The results in order. Only a few blocks wait at a time, so an interruption ends soon."""
+    waiting: collections.deque[Future[Any]] = collections.deque()
+    for block in blocks:
+        waiting.append(_threads(count).submit(run, block))
+        if len(waiting) > 2 * count:
+            yield waiting.popleft().result()
+    for future in waiting:
+        yield future.result()
+
+
+def join(pieces: Sequence[np.ndarray], instances: int) -> np.ndarray:
+    """The blocks' results [..., B] as one double-precision array [..., instances]."""
+    return np.concatenate(pieces, axis=-1, dtype=np.float64)[..., :instances]

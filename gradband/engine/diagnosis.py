@@ -1,0 +1,106 @@
+"""What went wrong where numbers came out that are none: the round, the instance and the policy.
+
+Rollouts only notice that something was wrong. To say what, the instance and its neighbour are played once
+more, and all rounds are looked at.
+"""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from gradband.core.errors import LARGEST
+from gradband.engine import rollout
+from gradband.policies import Params, Policy
+from gradband.problems import Problem
+
+TWO = 2  # instances that are played again: one alone would be compiled to other code
+
+
+def fault(
+    policy: Policy,
+    problem: Problem,
+    params: Params,
+    key: Array,
+    regrets: np.ndarray,
+    rollouts: int = 1,
+    temperature: float | None = None,
+    iteration: int | None = None,
+) -> str:
+    """A sentence on the first instance whose regret is not a number, or none if all are numbers.
+
+    Rounds are counted from 1, instances from 0. The key may be that of many iterations.
+    """
+    if np.isfinite(regrets).all():
+        return ""
+    instance = int(np.argmin(np.isfinite(regrets)))
+    block, place = divmod(instance, TWO)
+    key = key if iteration is None else jax.random.fold_in(key, np.uint32(iteration))
+    tau = None if temperature is None else np.float32(temperature)
+    play = partial(_play, policy.compiled(), TWO, rollouts)
+    seen, means = jax.tree.map(np.asarray, play(problem, params, key, np.int32(block), tau))
+    where = f"instance {instance}"
+    if means is not None:
+        wrong = means[:, 0, place]
+        low, high = (0, 1) if problem.unit else (-LARGEST, LARGEST)
+        bad = ~(np.isfinite(wrong) & (wrong >= low) & (wrong <= high))
+        if bad.any():
+            allowed = "in [0, 1]" if problem.unit else "finite"
+            arm = bad.argmax()
+            gave = f"the prior gave arm {arm} of {where} the mean {wrong[arm]:g}, not one {allowed}"
+            return f"{gave} ({policy.name}, before round 1)"
+    off = seen["off"][:, :, place]  # [n, R]
+    rounds, found = np.nonzero(~(off < rollout.FAULT))
+    if not len(rounds):
+        return f"{policy.name} has a regret that is not a number on {where}"
+    t, run = rounds[0], found[0]
+    where = f"in round {t + 1} of {where}"
+    reward = seen["reward"][t, run, place]
+    if "sum" in seen and not abs(seen["sum"][t, run, place] - 1) < rollout.FAULT:
+        return (
+            f"the probabilities of {policy.name} sum to {seen['sum'][t, run, place]:g}, not to 1, {where}"
+        )
+    if "arm" in seen and not 0 <= seen["arm"][t, run, place] < problem.arms:
+        return f"{policy.name} pulled arm {seen['arm'][t, run, place]} of {problem.arms} {where}"
+    allowed = "in [0, 1]" if problem.unit else "finite"
+    return f"the reward was {reward:g}, not one {allowed}, {where} ({policy.name})"
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _play(
+    policy: Policy,
+    size: int,
+    rollouts: int,
+    problem: Problem,
+    params: Params,
+    key: Array,
+    block: Array,
+    temperature: Array | None,
+) -> Any:
+    """What is seen of each round [n, R, B], and the means [K, 1, B]."""
+
+    def record(round: rollout.Round) -> dict[str, Any]:
+        found = {"off": round.off, "reward": round.reward}
+        if round.log_probs is not None:
+            found["sum"] = jnp.exp(round.log_probs).sum(0)
+        elif round.arm is not None:
+            found["arm"] = round.arm
+        return found
+
+    means, seen, _ = rollout.play(
+        policy,
+        problem,
+        params,
+        key,
+        block,
+        size,
+        rollouts,
+        lambda seen, round: seen if round.means is None else round.means,
+        lambda score: jnp.zeros((problem.arms, 1, size)),
+        temperature,
+        record=record,
+    )
+    return seen, means if problem.prior.knows_means else None

@@ -1,0 +1,1 @@
+"""What a policy is worth: paired comparisons, the gain over defaults, explanations."""

@@ -1,0 +1,173 @@
+"""Bayes regret of policies on fresh instances, paired: all of them see the same instances and Y."""
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from gradband.core import prng
+from gradband.core.errors import InputError, whole
+from gradband.core.statistics import Mean
+from gradband.engine import blocks, diagnosis, measure
+from gradband.policies import TABLES, Params, Policy, as_policy, given
+from gradband.policies.given import Given
+from gradband.policies.given import WithParams as WithParams
+from gradband.problems import Problem, as_problem
+
+SHOWN = 4  # rows of a comparison's short form
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One policy's result: regrets and rewards [m] of the instances, and the seconds it took."""
+
+    name: str
+    regrets: np.ndarray
+    rewards: np.ndarray
+    seconds: float
+
+    def __repr__(self) -> str:
+        return f"Row({self.name!r}, regret {self.regret}, {len(self.regrets)} instances)"
+
+    @property
+    def regret(self) -> Mean:
+        return Mean.of(self.regrets)
+
+    @property
+    def reward(self) -> Mean:
+        return Mean.of(self.rewards)
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """Rows sorted by regret."""
+
+    rows: tuple[Row, ...]
+
+    def __getitem__(self, name: str) -> Row:
+        for row in self.rows:
+            if row.name == name:
+                return row
+        raise KeyError(name)
+
+    def difference(self, one: str, other: str) -> Mean:
+        """Regret of one policy minus that of another, paired by instance."""
+        return Mean.of(self[one].regrets - self[other].regrets)
+
+    def share(self, name: str, start: str, goal: float) -> Mean:
+        """How much of the way from one policy's regret to `goal` another covers, from 0 to 1 and beyond.
+
+        Its standard error takes into account that both policies were measured on the same instances.
+        """
+        regrets, from_ = self[name].regrets, self[start].regrets
+        way = from_.mean() - goal
+        covered = (from_.mean() - regrets.mean()) / way
+        return Mean(float(covered), Mean.of((1 - covered) * from_ - regrets).se / abs(float(way)))
+
+    def without(self, name: str) -> "Comparison":
+        """The other rows."""
+        return Comparison(tuple(row for row in self.rows if row.name != name))
+
+    def __repr__(self) -> str:
+        shown = [f"{row.name} {row.regret}" for row in self.rows[:SHOWN]]
+        rest = [f"{len(self.rows) - SHOWN} more"] if len(self.rows) > SHOWN else []
+        return f"Comparison({', '.join(shown + rest)})"
+
+    def __str__(self) -> str:
+        width = max(len(row.name) for row in self.rows)
+        return "\n".join(f"{row.name:<{width}}  {row.regret}" for row in self.rows)
+
+
+def evaluate(
+    policies: Given | Iterable[Given] | Mapping[str, Given],
+    problem: Problem | str | Path,
+    *,
+    instances: int = 10_000,
+    seed: int = 0,
+    devices: int | None = None,
+    memory: int | str | None = None,
+    progress: Callable[[str, float], None] | None = None,
+) -> Comparison:
+    """Bayes regret of each policy on `instances` fresh instances, the same for all.
+
+    A policy is an instance of `Policy`, a learned one, a name (`"ts"`, `"softelim:theta=0.5"`, `"ts:prior"`
+    with the problem's own prior) or the path of a policy file; `policies` is one of them, a list, or a
+    dictionary by names of yours. A problem is a `Problem`, a name or a TOML file.
+    Regret is that of the pulled arms' means where they are known; otherwise realised rewards are
+    compared with the best arm in hindsight, on instances held out from training. Of each instance and
+    policy two numbers are kept (16 bytes), whatever the horizon and the number of arms.
+
+    >>> from gradband import policies, problems
+    >>> problem = problems.named("two-point", horizon=20)
+    >>> table = evaluate([policies.Uniform(), policies.SoftElim()], problem, instances=2000)
+    >>> [row.name for row in table.rows]
+    ['softelim', 'uniform']
+    """
+    problem = as_problem(problem)
+    fresh, instances = fresh_instances(problem, instances)
+    on = blocks.workers(devices, memory)
+    fresh = jax.device_put(fresh)
+    size = blocks.block_size(problem.arms)
+    key = prng.stream(prng.root(seed), "evaluation")
+    if isinstance(policies, str | Path | Policy | WithParams):
+        policies = [policies]
+    entries = policies if isinstance(policies, Mapping) else _names(policies)
+    if not entries:
+        raise InputError("there is no policy to evaluate")
+    players = {name: _player(entry, problem, seed, name, progress) for name, entry in entries.items()}
+    rows = []
+    for name, (policy, params) in players.items():
+        began = time.perf_counter()
+        report = partial(_report, progress, name, instances, size) if progress else None
+        results = blocks.map_blocks(measure.regret_job(policy, fresh, params, key, instances), on, report)
+        regrets, rewards = (blocks.join(pieces, instances) for pieces in zip(*results, strict=True))
+        if fault := diagnosis.fault(policy, fresh, params, key, regrets):
+            raise InputError(fault)
+        rows.append(Row(name, regrets, rewards, time.perf_counter() - began))
+    return Comparison(tuple(sorted(rows, key=lambda row: row.regret.mean)))
+
+
+def fresh_instances(problem: Problem, instances: int) -> tuple[Problem, int]:
+    """The problem to evaluate on, and how many of the instances asked for it has."""
+    whole("instances", instances, least=2)
+    fresh = problem.fresh()
+    available = min(instances, fresh.prior.size or instances)
+    if available < 2:
+        raise InputError("an evaluation needs at least 2 instances: hold more of the table out")
+    return fresh, available
+
+
+def _report(
+    progress: Callable[[str, float], None], name: str, instances: int, size: int, done: int
+) -> None:
+    progress(name, min(1.0, done * size / instances))
+
+
+def _names(policies: Iterable[Given]) -> dict[str, Given]:
+    """The policies by their names, or as they were given in text, numbered where a name comes again."""
+    entries: dict[str, Given] = {}
+    for entry in policies:
+        if isinstance(entry, str | Path):
+            name = str(entry)
+        elif isinstance(entry, WithParams):
+            name = entry.policy.name + ("" if entry.policy.name in TABLES else " (learned)")
+        else:
+            name = as_policy(entry).name
+        taken = sum(known == name or known.startswith(f"{name} #") for known in entries)
+        entries[f"{name} #{taken + 1}" if taken else name] = entry
+    return entries
+
+
+def _player(
+    entry: Given,
+    problem: Problem,
+    seed: int,
+    name: str,
+    progress: Callable[[str, float], None] | None,
+) -> tuple[Policy, Params]:
+    """A bound policy and its parameters."""
+    return given.bind(entry, problem, seed, partial(progress, f"preparing {name}") if progress else None)

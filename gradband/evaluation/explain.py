@@ -1,0 +1,416 @@
+"""What a policy does, and what the optimal policy would do after the same histories."""
+
+import dataclasses
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from gradband import problems
+from gradband.core import prng
+from gradband.core.errors import InputError, shown
+from gradband.core.statistics import Mean
+from gradband.engine import blocks, rollout
+from gradband.evaluation.evaluate import fresh_instances
+from gradband.exact.optimum import optimum
+from gradband.policies import Params, Policy, given
+from gradband.policies.given import Given, WithParams
+from gradband.policies.policy_file import Learned
+from gradband.problems import Problem, as_problem, problem_file
+
+CELLS = 41  # at most, along the difference of means; odd, so that arms that are level share the middle one
+SHARES = 15  # at most, rows for an arm's share of the pulls; odd for the same reason
+COLUMNS = 100  # at most, of the rounds
+ALONE = 0.01  # share of the pulls below which an arm counts as left alone
+GIVE = "give the problem to play it on (--problem)"
+Progress = Callable[[str, float], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Window:
+    """Rounds `first` to `last`, counted from 1 (of batches: pulls), and what happens in them."""
+
+    name: str
+    first: int
+    last: int
+    leading: Mean
+    """probability of pulling an arm with the greatest empirical mean"""
+    agreement: Mean | None
+    """probability that the policy gives to the optimal policy's choice"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Maps:
+    """Mean probabilities of pulling an arm, over what is known of it, in W windows of rounds.
+
+    Two arms: of pulling the second. More: of pulling arm i, for all i together. A cell that no history
+    falls into is NaN. Histories beyond the outer `leads` count in the outer cells.
+    """
+
+    leads: np.ndarray
+    """edges [X + 1]: the arm's empirical mean minus the best other arm's"""
+    rows: np.ndarray
+    """edges [Y + 1]: the arm's share of the pulls with two arms, its number of pulls with more"""
+    histories: np.ndarray
+    """how many there are [W, Y, X]"""
+    policy: np.ndarray
+    """[W, Y, X]"""
+    optimal: np.ndarray | None
+    """[W, Y, X]"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Strips:
+    """Mean probabilities of pulling each arm, over the rounds."""
+
+    rounds: np.ndarray
+    """edges [C + 1]: column c has the rounds above rounds[c], up to rounds[c + 1], counted from 1; in
+    batches these are pulls"""
+    policy: np.ndarray
+    """[K, C]"""
+    optimal: np.ndarray | None
+    """[K, C]"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Explanation:
+    """A policy played on fresh instances. If there is no optimal policy to show, `note` says why."""
+
+    policy: str
+    problem: Problem
+    instances: int
+    windows: tuple[Window, ...]
+    maps: Maps
+    strips: Strips
+    pulls: tuple[Mean, ...]
+    """each arm's share of all pulls [K]"""
+    note: str = ""
+
+    def __repr__(self) -> str:
+        shares = ", ".join(f"{100 * window.leading.mean:.0f} % {window.name}" for window in self.windows)
+        where = f"{self.problem.arms} arms, {self.problem.horizon} rounds, {self.instances} instances"
+        return f"Explanation({self.policy}, {where}; pulls the best so far: {shares})"
+
+    @property
+    def left_alone(self) -> tuple[int, ...]:
+        """The arms that get less than 1 % of the pulls, counted from 1."""
+        return tuple(i for i, share in enumerate(self.pulls, start=1) if share.mean < ALONE)
+
+
+def explain(
+    policy: Given,
+    problem: Problem | str | Path | None = None,
+    *,
+    instances: int = 4000,
+    optimal: bool = True,
+    seed: int = 0,
+    devices: int | None = None,
+    memory: int | str | None = None,
+    progress: Progress | None = None,
+) -> Explanation:
+    """What a policy does early, in the middle and late, beside the optimal policy if there is one.
+
+    The policy is a learned one, a `Policy`, a name or a policy file. It is played on fresh instances of
+    `problem`, or of the one that it was learned on. The optimal policy
+    hears the same arms and rewards, so both are shown after the same histories. `progress` is told what
+    is being done, and the share of it that is.
+
+    >>> best = optimum(problems.named("two-point", horizon=20)).policy
+    >>> [window.agreement.mean for window in explain(best, instances=100).windows]
+    [1.0, 1.0, 1.0]
+    """
+    if problem is None:
+        policy = given.resolve(policy)
+        problem = problem_of(policy)
+    problem = as_problem(problem)
+    if problem.arms < 2:
+        raise InputError("there is nothing to explain with one arm: a policy can only pull it")
+    bound, params = given.bind(policy, problem, seed)
+    fresh, instances = fresh_instances(problem, instances)
+    on = blocks.workers(devices, memory)
+    size = blocks.block_size(problem.arms)
+    key = prng.stream(prng.root(seed), "evaluation")
+    plan = _plan(fresh, key)
+    best, note = _optimal_policy(problem, progress) if optimal else (None, "")
+    settings = bound.compiled(), best.policy.compiled() if best else None, plan, size
+    theirs = best.params if best else None
+    operands = (jax.device_put(fresh), params, theirs, key, np.int32(instances))
+    report = partial(_report, progress, instances, size) if progress else None
+    pieces = blocks.map_blocks(blocks.BlockJob(_play, settings, operands, instances, size), on, report)
+    return _summed(pieces, plan, bound.name, problem, instances, best is not None, note)
+
+
+def problem_of(
+    learned: Policy | WithParams,
+    arms: int | None = None,
+    horizon: int | None = None,
+    folder: Path | None = None,
+) -> Problem:
+    """The problem that a policy was learned on, from what its file says of it.
+
+    A prior that is read from a file is found if that file lies in `folder`, or beside the problem file that
+    the policy was learned from.
+    """
+    about = learned.about.get("problem") if isinstance(learned, Learned) else None
+    prior = about.get("prior") if isinstance(about, dict) else None
+    kind = prior.get("kind") if isinstance(prior, dict) else None
+    if not isinstance(about, dict) or kind is None:
+        raise InputError(f"the policy does not say what it was learned on: {GIVE}")
+    file = prior.get("file") if isinstance(prior, dict) else None
+    if kind not in problem_file.KINDS:
+        raise InputError(f"a policy file does not hold a prior of the kind {shown(kind)}: {GIVE}")
+    if isinstance(file, str):
+        places = [place for place in (folder, _source(learned)) if place and (place / file).is_file()]
+        if not places:
+            raise InputError(f"the {kind} prior is in the file {shown(file)}, not in the policy: {GIVE}")
+        folder = places[0]
+    if kind == "table":  # which holds its own rewards
+        about = {key: about[key] for key in about if key != "rewards"}
+    try:
+        problem = problems.parse(about, folder, arms)
+    except InputError as error:
+        raise InputError(f"the policy's problem can't be made again, as {error}: {GIVE}") from None
+    return problem if horizon is None else problem.replace(horizon=horizon)
+
+
+def _source(learned: Policy | WithParams) -> Path | None:
+    """The folder of the problem file that a policy was learned from, if it says so."""
+    source = learned.about.get("source") if isinstance(learned, Learned) else None
+    return Path(source).parent if isinstance(source, str) and source.endswith(".toml") else None
+
+
+def _optimal_policy(problem: Problem, progress: Progress | None) -> tuple[Learned | None, str]:
+    """The optimal policy, or None and why there is none."""
+    try:
+        solved = optimum(problem, progress=partial(progress, "optimal policy") if progress else None)
+    except InputError as error:
+        return None, f"{str(error)[0].upper()}{str(error)[1:]}."
+    return solved.policy, ""
+
+
+def _report(progress: Progress, instances: int, size: int, done: int) -> None:
+    progress("playing", min(1.0, done * size / instances))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Plan:
+    """What is counted where; rounds are counted from 0, and a window's end is not in it."""
+
+    arms: int
+    rounds: int
+    pulls_per_round: int
+    """pulls in a round"""
+    windows: tuple[tuple[int, int], ...]
+    columns: int
+    cells: int
+    """in a row of a map"""
+    reach: float
+    """the greatest difference of means that has a cell of its own"""
+    unpulled: float
+    """the mean of an arm that has not been pulled"""
+    rows: tuple[float, ...]
+    """edges of the maps' rows"""
+
+    def means(self, pulls: Array, sums: Array) -> Array:
+        """Empirical means [K, B]."""
+        return jnp.where(pulls > 0, sums / jnp.maximum(pulls, 1), self.unpulled)
+
+    def places(self, pulls: Array, means: Array) -> Array:
+        """The cells of a map that histories with these pulls and means [K, B] fall into, an arm each."""
+        leader = jnp.arange(self.arms)[:, None] == means.argmax(0)[None]
+        second = jnp.where(leader, -jnp.inf, means).max(0)
+        leads = self.shown_arms(means - jnp.where(leader, second[None], means.max(0)[None]))
+        column = jnp.clip(jnp.floor((leads / self.reach + 1) / 2 * self.cells), 0, self.cells - 1)
+        known = self.shown_arms(pulls)
+        if self.arms == 2:
+            known = known / jnp.maximum(pulls.sum(0), 1)[None]
+        row = jnp.searchsorted(jnp.asarray(self.rows[1:-1]), known, side="right", method="compare_all")
+        return row * self.cells + column.astype(jnp.int32)
+
+    def shown_arms(self, values: Array) -> Array:
+        """What the maps show of values [K, B]: with two arms the second, as the first mirrors it."""
+        return values[1:] if self.arms == 2 else values
+
+
+def _plan(problem: Problem, key: Array) -> _Plan:
+    n, arms, pulls = problem.rounds, problem.arms, problem.pulls_per_round
+    width = max(1, n // 10)
+    first = min(-(-arms // pulls), n - width)  # after each arm could have been pulled once
+    starts = (first, max(first, (n - width) // 2), n - width)
+    few = (first + width) * pulls  # pulls allow only for few means and shares: the cells are not finer
+    rows: Any = np.linspace(0, 1, min(SHARES, few | 1) + 1)
+    if arms > 2:
+        steps = [round(2 ** (half / 2)) for half in range(60)]  # 0, 1, 2, 3, 4, 6, 8, 11, 16, 23, …
+        rows = [edge for edge in sorted({0, *steps}) if edge < problem.horizon] + [problem.horizon]
+    reach, unpulled = _reach(problem, key, few / arms)
+    return _Plan(
+        arms,
+        n,
+        pulls,
+        tuple((start, start + width) for start in starts),
+        min(COLUMNS, n),
+        min(CELLS, 2 * few - 1),
+        reach,
+        unpulled,
+        tuple(float(edge) for edge in rows),
+    )
+
+
+def _reach(problem: Problem, key: Array, pulls: float) -> tuple[float, float]:
+    """How far means of the arms are apart after so many pulls of each, and what counts for one not pulled.
+
+    That is three standard deviations of their difference, from rewards of a thousand instances in two
+    rounds: E (Y_i − Y'_i)² is twice the noise's variance, and E (Y_i − Y'_j)² more by that of the arms.
+    Rewards in [0, 1] are shown as far as they may be apart, unless the half of that is enough.
+    """
+    one, two = (np.asarray(rewards) for rewards in _two_rounds(problem, key))
+    noise = float(np.mean((one - two) ** 2))
+    between = max(0.0, float(np.mean((one - np.roll(two, 1, axis=1)) ** 2)) - noise)
+    reach = 3 * np.sqrt(noise / pulls + between)
+    if problem.unit and reach > 0.5:
+        return 1.0, 0.5
+    return float(f"{max(reach, 1e-6):.2g}"), float(one.mean()) if problem.unit else 0.0
+
+
+@jax.jit
+def _two_rounds(problem: Problem, key: Array) -> tuple[Array, Array]:
+    """Rewards [m, K] of all arms in the first two rounds, of at most a thousand instances."""
+    count = min(1000, problem.prior.size or 1000)
+
+    def drawn(t: int, index: Array, key: Array) -> Array:
+        instance, noise = problem.prior.nth(index, key), jax.random.fold_in(key, t)
+        pulls = [problem.reward(noise, instance, jnp.int32(i), index * 0 + t) for i in range(problem.arms)]
+        return jnp.stack(pulls)
+
+    numbered, keys = jnp.arange(count), jax.random.split(key, count)
+    first, second = (jax.vmap(partial(drawn, min(t, problem.horizon - 1)))(numbered, keys) for t in (0, 1))
+    return first, second
+
+
+class _Seen(NamedTuple):
+    """What is known after some rounds of a block."""
+
+    pulls: Array
+    """[K, B]"""
+    sums: Array
+    """[K, B]"""
+    maps: Array
+    """histories, and sums of the policy's and of the optimal probabilities [W, Y X, 3]"""
+    strips: Array
+    """sums of both [C, 2, K]"""
+    leading: Array
+    """[W, B]"""
+    agreement: Array
+    """[W, B]"""
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def _play(
+    policy: Policy,
+    best: Policy | None,
+    plan: _Plan,
+    size: int,
+    problem: Problem,
+    params: Params,
+    theirs: Params | None,
+    key: Array,
+    instances: Array,
+    block: Array,
+) -> tuple[Array, ...]:
+    """What is seen of a block, of which only the first `instances` of all blocks count."""
+    real = ((block * size + jnp.arange(size)) < instances).astype(float)
+    arms = jnp.arange(plan.arms)[:, None]
+    inside = jnp.asarray(plan.windows)
+
+    def start(score: Array) -> _Seen:
+        counts, sums = jnp.zeros((plan.arms, size)), jnp.zeros((len(plan.windows), size))
+        maps = jnp.zeros((len(plan.windows), plan.cells * (len(plan.rows) - 1), 3))
+        strips = jnp.zeros((plan.columns, 2, plan.arms))
+        return _Seen(counts, counts, maps, strips, sums, sums)
+
+    def observe(seen: _Seen, round: rollout.Round) -> _Seen:
+        pulls, sums, maps, strips, leading, agreement = seen
+        t = round.t.astype(jnp.int32)
+        if round.pulls is not None and round.sums is not None:
+            pulled, earned = round.pulls[:, 0], round.sums[:, 0]
+        else:
+            pulled = jnp.where(arms == round.arm, 1.0, 0.0)
+            earned = pulled * round.reward
+        ours = pulled / plan.pulls_per_round if round.log_probs is None else jnp.exp(round.log_probs[:, 0])
+        optimal = jnp.zeros_like(ours) if round.reference is None else round.reference[:, 0]
+        both = jnp.stack([ours, optimal])
+        now = ((inside[:, 0] <= t) & (t < inside[:, 1]))[:, None]
+        means = plan.means(pulls, sums)
+        ahead = jnp.where(means == means.max(0)[None], ours, 0).sum(0)
+        agreed = (ours * optimal).sum(0)
+
+        def counted(maps: Array) -> Array:
+            weights = plan.shown_arms(jnp.broadcast_to(real, ours.shape))
+            entries = [weights, weights * plan.shown_arms(ours), weights * plan.shown_arms(optimal)]
+            added = jnp.stack(entries, -1).reshape(-1, 3)
+            cells = plan.places(pulls, means).reshape(-1)
+            total = jnp.zeros(maps.shape[1:]).at[cells].add(added)
+            return maps + jnp.where(now[:, :, None], total[None], 0)
+
+        return _Seen(
+            pulls + pulled,
+            sums + earned,
+            jax.lax.cond(now.any(), counted, lambda maps: maps, maps),
+            strips.at[t * plan.columns // plan.rounds].add((both * real[None, None]).sum(-1)),
+            leading + jnp.where(now, ahead[None], 0),
+            agreement + jnp.where(now, agreed[None], 0),
+        )
+
+    reference = None if best is None or theirs is None else (best, theirs)
+    seen, *_ = rollout.play(
+        policy, problem, params, key, block, size, 1, observe, start, reference=reference
+    )
+    return seen.maps, seen.strips, seen.leading, seen.agreement, seen.pulls
+
+
+def _summed(
+    pieces: list[Any], plan: _Plan, name: str, problem: Problem, instances: int, compared: bool, note: str
+) -> Explanation:
+    maps, strips, leading, agreement, pulls = zip(*pieces, strict=True)
+    histories, ours, optimal = np.moveaxis(_total(maps), -1, 0).reshape(
+        3, len(plan.windows), -1, plan.cells
+    )
+    with np.errstate(invalid="ignore"):
+        ours, optimal = ours / histories, optimal / histories
+    edges = -(-np.arange(plan.columns + 1) * plan.rounds // plan.columns)
+    columns = np.moveaxis(_total(strips), 0, -1) / (instances * np.diff(edges))
+    windows = []
+    each = [blocks.join(piece, instances) for piece in (leading, agreement)]
+    for when, (first, end), ahead, agreed in zip(
+        ("early", "mid", "late"), plan.windows, *each, strict=True
+    ):
+        rounds = end - first
+        agrees = Mean.of(agreed / rounds) if compared else None
+        shown = first * plan.pulls_per_round + 1, end * plan.pulls_per_round
+        windows.append(Window(when, *shown, Mean.of(ahead / rounds), agrees))
+    return Explanation(
+        name,
+        problem,
+        instances,
+        tuple(windows),
+        Maps(
+            np.linspace(-plan.reach, plan.reach, plan.cells + 1),
+            np.array(plan.rows),
+            histories,
+            ours,
+            optimal if compared else None,
+        ),
+        Strips(edges * plan.pulls_per_round, columns[0], columns[1] if compared else None),
+        tuple(Mean.of(share) for share in blocks.join(pulls, instances) / problem.horizon),
+        note,
+    )
+
+
+def _total(pieces: tuple[np.ndarray, ...]) -> np.ndarray:
+    """The sum over blocks, in their order and in double precision."""
+    return np.stack(pieces).sum(0, dtype=np.float64)

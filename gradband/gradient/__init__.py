@@ -1,0 +1,1 @@
+"""The reward gradient of a policy: its estimator, baselines, and imitation."""

@@ -1,0 +1,1 @@
+"""Gradient ascent on the Bayes reward: recipes, steps, checkpoints, choices."""

@@ -1,0 +1,91 @@
+"""How parameters move: an optimiser, a scale, and projection onto bounds."""
+
+import dataclasses
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.flatten_util import ravel_pytree
+
+from gradband.core.pytrees import flattened
+from gradband.gradient.estimator import Estimate
+from gradband.policies import Params, Policy
+
+CONFIDENCE = 3.0  # standard errors added to the gradient's norm at θ₀ when c is found
+PLAIN = optax.sgd(1.0)  # its steps are multiplied by α
+SCALES = ("log", "linear")
+
+
+@dataclasses.dataclass(frozen=True)
+class Steps:
+    """How parameters move: an optimiser on a scale. Positive parameters may move by their logarithms."""
+
+    policy: Policy
+    optimizer: optax.GradientTransformation
+    scale: str
+
+    def to_scale(self, params: Params) -> Params:
+        return {n: jnp.log10(params[n]) if self._log(n) else params[n] for n in params}
+
+    def from_scale(self, scaled: Params) -> Params:
+        return {n: 10 ** scaled[n] if self._log(n) else scaled[n] for n in scaled}
+
+    def _log(self, name: str) -> bool:
+        return self.scale == "log" and name in self.policy.log_scale
+
+    @property
+    def moved_by_logarithm(self) -> frozenset[str]:
+        return self.policy.log_scale if self.scale == "log" else frozenset()
+
+    def shifted(self, params: Params, offsets: dict[str, float]) -> Params:
+        """The parameters moved on their scale, within the policy's bounds."""
+        lower, upper = self.policy.bounds()
+        moved = {}
+        for name in offsets:
+            value = np.asarray(params[name], np.float64)  # NumPy: nothing is compiled
+            there = value * 10 ** offsets[name] if self._log(name) else value + offsets[name]
+            moved[name] = jnp.asarray(np.clip(there, lower[name], upper[name]).astype(np.float32))
+        return params | moved
+
+    def mean(self, history: list[np.ndarray], like: Params) -> Params:
+        """The mean of flat parameters [P] on the scale on which they move."""
+        unravel = ravel_pytree(like)[1]
+        log = flattened({name: np.full(np.shape(like[name]), self._log(name)) for name in like})
+        seen = np.asarray(history, np.float64)
+        scaled = np.where(log, np.log10(np.where(log, seen, 1.0)), seen).mean(0)
+        return unravel(jnp.asarray(np.where(log, 10.0 ** np.where(log, scaled, 0.0), scaled), jnp.float32))
+
+    def within(self, params: Params) -> Params:
+        """The parameters projected onto the policy's bounds."""
+        lower, upper = self.policy.bounds()
+        return {name: jnp.clip(params[name], lower[name], upper[name]) for name in params}
+
+    @partial(jax.jit, static_argnums=0)
+    def on_scale(self, params: Params, flat: jax.Array) -> Params:
+        """A gradient [P] with respect to the parameters as one with respect to where they move."""
+        as_tree = ravel_pytree(params)[1](flat)
+        return jax.vjp(self.from_scale, self.to_scale(params))[1](as_tree)[0]
+
+    def norm(self, params: Params, flat: np.ndarray) -> float:
+        return float(np.linalg.norm(flattened(self.on_scale(params, flat.astype(np.float32)))))
+
+    @partial(jax.jit, static_argnums=0)
+    def first_state(self, params: Params) -> Any:
+        return self.optimizer.init(self.to_scale(params))
+
+    @partial(jax.jit, static_argnums=0)
+    def take(self, params: Params, state: Any, ascent: jax.Array, alpha: jax.Array) -> tuple[Params, Any]:
+        """One step along the gradient [P] times α, projected onto the policy's bounds."""
+        scaled = self.to_scale(params)
+        descent = jax.tree.map(lambda g: -alpha * g, self.on_scale(params, ascent))
+        changes: Any
+        changes, state = self.optimizer.update(descent, state, scaled)
+        moved = self.from_scale(jax.tree.map(jnp.add, scaled, changes))
+        return self.within(moved), state
+
+    def bound_on_norm(self, params: Params, first: Estimate) -> float:
+        """The constant c of the paper's step size, with ‖ĝ(θ₀)‖ ≤ c with high probability."""
+        return self.norm(params, first.mean) + CONFIDENCE * self.norm(params, np.nan_to_num(first.se))

@@ -1,0 +1,175 @@
+"""Choosing among parameters by their regret on instances of their own.
+
+Regrets of two parameters on the same instances differ by far less noise than either of them has, and for a
+policy with one or a few parameters a rollout costs a fraction of a gradient. So a few values of θ, played
+side by side, say where ascent should start and which of its results to keep. The instances belong to a
+random stream that neither training nor evaluation uses.
+"""
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+
+from gradband.core import prng
+from gradband.core.pytrees import flattened
+from gradband.engine import blocks, measure
+from gradband.gradient.estimator import FEW
+from gradband.learning.ascent import Steps
+from gradband.learning.checkpoint import TrainingState
+from gradband.policies import Params, Policy
+from gradband.problems import Problem
+
+BELOW, ABOVE = 3.0, 1.0  # decades of θ that are surveyed around its start
+STRIDE = 0.5  # decades between the points of θ alone
+DEEP, WIDE = 7.0, 3.0  # decades of θ below its start, and of the others above theirs, if there are several
+KEPT = 12  # points of a survey of several parameters that are looked at more closely
+CALLS, LAST_CALLS = 60, 24  # parameters that a search for several of them plays, before and after ascent
+REACH = 0.3  # decades to each side at which a search begins
+FURTHEST = 1.5  # how far beyond these points the vertex of a parabola may lie, in units of the reach
+LEAST, MOST = 1000, 20_000  # instances of a choice: within these a part of those in training
+SHARE, SHARE_OF_SEVERAL = 20, 2  # several parameters have costlier gradients and flatter valleys
+
+
+class Judge:
+    """Plays parameters of a bound policy on the same m instances, and remembers their regrets."""
+
+    def __init__(
+        self, policy: Policy, problem: Problem, key: jax.Array, instances: int, on: blocks.Workers
+    ) -> None:
+        self.policy, self.problem, self.key = policy, problem, key
+        self.instances, self.on = instances, on
+        self._known: dict[bytes, float] = {}
+
+    def hasty(self) -> "Judge":
+        """A judge on the first quarter of the instances."""
+        return Judge(self.policy, self.problem, self.key, self.instances // 4, self.on)
+
+    def regret(self, params: Params) -> float:
+        """The mean regret; infinite if it is not a number."""
+        name = b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(params))
+        if name not in self._known:
+            job = measure.regret_job(self.policy, self.problem, params, self.key, self.instances)
+            regrets = blocks.join([regret for regret, _ in blocks.map_blocks(job, self.on)], self.instances)
+            mean = float(regrets.mean())
+            self._known[name] = mean if np.isfinite(mean) else float("inf")
+        return self._known[name]
+
+
+def survey(judge: Judge, steps: Steps, start: Params) -> Params:
+    """Where to begin: the best of some values of θ around its start.
+
+    θ moves over decades from problem to problem: between a start that is far off and the optimum there may
+    be a plateau, where gradients are all noise. Where there are more parameters, points all over their
+    decades are played on few instances, the better ones on more, and a search begins at the best.
+    """
+    names = sorted(steps.moved_by_logarithm)
+    if "theta" not in names:
+        return start
+    if len(names) == 1:
+        return _best_theta(judge, steps, start)
+    offsets = [
+        dict.fromkeys(names, float(others)) | {"theta": float(theta)}
+        for theta in np.arange(-DEEP, ABOVE + 1)
+        for others in np.arange(-1, WIDE + 1)
+    ]
+    hasty = judge.hasty()
+    points = sorted((steps.shifted(start, offset) for offset in offsets), key=hasty.regret)
+    best = min([start, *points[:KEPT]], key=judge.regret)
+    return search(judge, steps, best, CALLS)
+
+
+def _best_theta(judge: Judge, steps: Steps, start: Params) -> Params:
+    """The best of a grid, or of points further out while the best is at an end."""
+
+    def at(offset: float) -> Params:
+        return steps.shifted(start, {"theta": offset})
+
+    def regret(offset: float) -> float:
+        return judge.regret(at(offset))
+
+    # The start comes first: it stays if nothing is better.
+    best = min([0.0, *np.arange(-BELOW, ABOVE + STRIDE / 2, STRIDE).tolist()], key=regret)
+    outwards = -STRIDE if best == -BELOW else STRIDE if best == ABOVE else 0.0
+    while regret(best + outwards) < regret(best):
+        best += outwards
+    return at(best)
+
+
+def search(judge: Judge, steps: Steps, params: Params, calls: int) -> Params:
+    """Better parameters nearby, or the same if there are none.
+
+    A single one by parabolas through three points, which smooth over what noise is left; several by Nelder
+    and Mead's simplex, which follows a narrow valley. It starts along θ and along the others together:
+    KL-SoftElim's valley goes that way.
+    """
+    names = sorted(steps.moved_by_logarithm)
+    if not names:
+        return params
+    if len(names) == 1:
+        found = params
+        for reach in (REACH, REACH / 2):
+            found = min([found, *_around(judge, steps, found, names[0], reach)], key=judge.regret)
+        return found
+
+    def at(offsets: np.ndarray) -> Params:
+        return steps.shifted(params, dict(zip(names, offsets.tolist(), strict=True)))
+
+    from scipy.optimize import minimize  # which takes a while to import
+
+    alone = np.array([name == "theta" for name in names])
+    simplex = REACH * np.vstack([np.zeros(len(names)), alone, ~alone, np.eye(len(names))[~alone][1:] / 3])
+    how = {"maxfev": calls, "initial_simplex": simplex, "xatol": 0.02, "fatol": 0}
+    end = minimize(lambda x: judge.regret(at(x)), simplex[0], method="Nelder-Mead", options=how)
+    return min([params, at(end.x)], key=judge.regret)
+
+
+def _around(judge: Judge, steps: Steps, centre: Params, name: str, reach: float) -> list[Params]:
+    """The neighbours of a parameter, and where the parabola through them is least."""
+    sides = [steps.shifted(centre, {name: side}) for side in (-reach, reach)]
+    low, high = (judge.regret(side) - judge.regret(centre) for side in sides)
+    if not 0 < low + high < np.inf:
+        return sides
+    vertex = float(np.clip((low - high) / (low + high) / 2, -FURTHEST, FURTHEST))
+    return [*sides, steps.shifted(centre, {name: vertex * reach})]
+
+
+@dataclasses.dataclass(frozen=True)
+class Chooser:
+    """Chooses parameters of a bound policy, on numbers of instances that go with those of its training."""
+
+    problem: Problem
+    policy: Policy
+    steps: Steps
+    key: jax.Array
+    on: blocks.Workers
+    trained_on: int
+
+    def judge(self, place: int, share: int = 1) -> Judge:
+        """On this set of instances, a `share`-th of what a choice has."""
+        several = 1 < sum(leaf.size for leaf in self.policy.shapes().values()) <= FEW
+        part = self.trained_on // (SHARE_OF_SEVERAL if several else SHARE)
+        count = min(MOST, max(LEAST, part)) // share
+        key = jax.random.fold_in(prng.stream(self.key, "choice"), place)
+        return Judge(self.policy, jax.device_put(self.problem), key, count, self.on)
+
+    def survey(self, start: Params) -> Params:
+        return survey(self.judge(1, share=5), self.steps, start)
+
+    def choose(self, begun: dict[str, Params], state: TrainingState) -> tuple[Params, dict[str, Any]]:
+        """The best of where learning began and ended and of what lies near it, and how it was chosen."""
+        judge, few = self.judge(2), flattened(state.params).size <= FEW
+        entries = begun | {"stage": state.stage_start, "last": state.params}
+        if few:
+            count = state.iteration // 2
+            entries["average"] = self.steps.mean(state.history["params"][-count:], state.params)
+        found = {name: judge.regret(params) for name, params in entries.items()}
+        chosen = min(found, key=lambda name: found[name])
+        params = entries[chosen]
+        if few:
+            better = search(judge, self.steps, params, LAST_CALLS)
+            if better is not params:
+                chosen, params = f"near {chosen}", better
+                found[chosen] = judge.regret(better)
+        return params, {"chosen": chosen, "instances": judge.instances, "regrets": found}

@@ -1,0 +1,293 @@
+"""Q-learning with a network and replay: how DQN is trained (Mnih et al., 2013).
+
+In each iteration m fresh instances are played side by side for n rounds, by the arm with the greatest
+Q or, with probability ε, by any. The transitions s, i, y → s' are kept in a ring, and after each round
+Adam takes a few steps on minibatches from it, on the Huber loss of
+
+    Q(s, i) − (y + γ max_j Q⁻(s', j)),     where Q⁻ = 0 after the last round
+
+and Q⁻ is a copy of Q that is renewed now and then.
+"""
+
+import dataclasses
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array
+
+from gradband._version import __version__
+from gradband.core import prng, resources
+from gradband.core.errors import number, positive, whole
+from gradband.core.pytrees import pick
+from gradband.engine import rollout
+from gradband.engine.memory import budget
+from gradband.learning.checkpoint import HISTORY, Step
+from gradband.policies import DQN, Counts, Params, binding
+from gradband.policies.policy_file import Learned
+from gradband.problems import Problem
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Hyper-parameters; unless said otherwise, those of Dopamine's DQN for CartPole."""
+
+    discount: float = 0.99
+    """γ"""
+    huber: float = 1.0
+    """error beyond which the loss grows no faster than linearly"""
+    learning_rate: float = 1e-3
+    """Adam's step size"""
+    adam_epsilon: float = 3.125e-4
+    """added to the root in Adam's denominator"""
+    minibatch: int = 128
+    """transitions in an update"""
+    update_period: int = 200
+    """transitions between updates, where Dopamine has 4: fresh ones are cheap here, updates are not"""
+    target_period: int = 25
+    """updates between copies of Q to Q⁻"""
+    replay: int = 1_000_000
+    """transitions kept, at least one iteration's; the 50 000 of CartPole would be 50 rounds here"""
+    warmup: int = 500
+    """transitions before the first update"""
+    epsilon: float = 0.01
+    """ε at the end of its decay from 1"""
+    decay: float = 0.1
+    """share of all rounds in which ε falls, linearly"""
+
+    def __post_init__(self) -> None:
+        for name in ("minibatch", "update_period", "target_period", "replay", "warmup"):
+            whole(name, getattr(self, name))
+        for name in ("discount", "epsilon", "decay"):
+            number(name, getattr(self, name), 0, 1)
+        for name in ("huber", "learning_rate", "adam_epsilon"):
+            positive(name, getattr(self, name))
+
+    @property
+    def optimizer(self) -> optax.GradientTransformation:
+        return optax.adam(self.learning_rate, eps=self.adam_epsilon)
+
+
+USUAL = Settings()
+
+
+class Agent(NamedTuple):
+    """What learning changes: the weights of Q and of Q⁻, Adam's state, and how many updates were made."""
+
+    params: Params
+    target: Params
+    adam: Any
+    updates: Array
+
+
+class Transitions(NamedTuple):
+    """N transitions: counts before [N, K], arms [N], rewards [N]. The counts after follow from these."""
+
+    counts: Counts
+    arm: Array
+    reward: Array
+
+
+def error(
+    policy: DQN, discount: float, params: Params, target: Params, counts: Counts, arm: Array, reward: Array
+) -> Array:
+    """Q(s, i) − (y + γ max_j Q⁻(s', j)) of a transition."""
+    after = counts.add(arm, reward)
+    ahead = jnp.where(after.rounds < policy.horizon, policy.values(target, after).max(), 0)
+    return pick(policy.values(params, counts), arm) - (reward + discount * ahead)
+
+
+def update(policy: DQN, settings: Settings, agent: Agent, seen: Transitions) -> tuple[Agent, Array]:
+    """One step of Adam on a minibatch, and the norm of its gradient."""
+
+    def loss(params: Params) -> Array:
+        errors = jax.vmap(partial(error, policy, settings.discount, params, agent.target))(*seen)
+        return optax.huber_loss(errors, delta=settings.huber).mean()
+
+    gradient = jax.grad(loss)(agent.params)
+    changes, adam = settings.optimizer.update(gradient, agent.adam)
+    params: Any = optax.apply_updates(agent.params, changes)
+    updates = agent.updates + 1
+    renewed = updates % settings.target_period == 0
+    target = jax.tree.map(lambda new, old: jnp.where(renewed, new, old), params, agent.target)
+    norm = jnp.sqrt(sum(jnp.sum(leaf**2) for leaf in gradient.values()))
+    return Agent(params, target, adam, updates), norm
+
+
+def train(
+    policy: DQN,
+    problem: Problem,
+    *,
+    iterations: int = 100,
+    instances: int = 1000,
+    settings: Settings = USUAL,
+    seed: int = 0,
+    memory: int | str | None = None,
+    progress: Callable[[Step], None] | None = None,
+) -> Learned:
+    """Trains DQN in L = `iterations` iterations, each on m = `instances` fresh instances.
+
+    The history has the regrets of the arms that were pulled while learning, by the ε-greedy policy, and
+    the mean norm of the gradients of an iteration.
+
+    >>> from gradband import problems
+    >>> learned = train(DQN(hidden=8), problems.named("two-point", horizon=20), iterations=2, instances=50)
+    >>> learned.history["regret"].shape
+    (2,)
+    """
+    problem.one_by_one("Q-learning")
+    bound = binding.check(policy, problem)
+    key = prng.root(seed)
+    size = whole("the size of the replay", instances * max(problem.horizon, settings.replay // instances))
+    most = None if memory is None else budget(memory)
+    resources.require(8 * size * (problem.arms + 1), "this replay", "take fewer instances", most)
+    params = bound.init(prng.stream(key, "init"))
+    agent = Agent(params, params, settings.optimizer.init(params), jnp.int32(0))
+    zeros = jnp.zeros((size, problem.arms))
+    ring = Transitions(Counts(zeros, zeros + 0), jnp.zeros(size, jnp.int32), jnp.zeros(size))
+    history: dict[str, list[Any]] = {name: [] for name in HISTORY}
+    stopped = ""
+    decay = np.float32(max(1, settings.decay * iterations * problem.horizon))  # in rounds
+    task = jax.device_put(problem)
+    began = time.perf_counter()
+    for i in range(iterations):
+        before = agent.params
+        start = np.int32(i * problem.horizon)
+        own = jax.random.fold_in(prng.stream(key, "training"), i)
+        agent, ring, norm, regrets = _iterate(
+            bound, settings, instances, task, agent, ring, own, start, decay
+        )
+        lost = np.asarray(regrets, np.float64)
+        se = lost.std(ddof=1) / np.sqrt(instances) if instances > 1 else np.nan
+        if not all(np.isfinite(leaf).all() for leaf in agent.params.values()):
+            stopped = f"the weights were not finite in iteration {i + 1}"
+            agent = agent._replace(params=before)
+        seen = float(norm), float(lost.mean()), float(se)
+        step = Step(i + 1, iterations, problem.horizon, agent.params, *seen)
+        for name in HISTORY:
+            history[name].append(getattr(step, name))
+        if progress:
+            progress(step)
+        if stopped:
+            break
+    about = {
+        "problem": problem.describe(),
+        "training": {
+            "iterations": iterations,
+            "instances": instances,
+            **dataclasses.asdict(settings),
+            "seconds": round(time.perf_counter() - began, 3),
+        },
+        "seed": seed,
+        "versions": {"gradband": __version__, "jax": jax.__version__},
+    }
+    curves = {name: np.asarray(values, np.float32) for name, values in history.items()}
+    curves["params"] = np.zeros((len(history["regret"]), 0), np.float32)  # too many weights to keep
+    return Learned(bound, agent.params, curves, about, stopped)
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=5)
+def _iterate(
+    policy: DQN,
+    settings: Settings,
+    instances: int,
+    problem: Problem,
+    agent: Agent,
+    ring: Transitions,
+    key: Array,
+    start: Array,
+    decay: Array,
+) -> tuple[Agent, Transitions, Array, Array]:
+    """Plays m instances and learns from them. Also the mean norm of gradients, and the regrets [m].
+
+    `start` rounds were played before; ε falls during the first `decay`.
+    """
+    arms = problem.arms
+    rounds = ring.arm.shape[0] // instances  # that the ring holds
+    updates = max(1, instances // settings.update_period)
+    every = max(1, settings.update_period // instances)  # rounds between them
+    pay, observe = _environments(problem, instances, key)
+
+    def learn(agent: Agent, ring: Transitions, key: Array, stored: Array) -> tuple[Agent, Array]:
+        chosen = jax.random.randint(key, (updates, settings.minibatch), 0, stored)
+
+        def one_update(agent: Agent, chosen: Array) -> tuple[Agent, Array]:
+            return update(policy, settings, agent, jax.tree.map(lambda leaf: leaf[chosen], ring))
+
+        return jax.lax.scan(one_update, agent, chosen)
+
+    def rest(agent: Agent, ring: Transitions, key: Array, stored: Array) -> tuple[Agent, Array]:
+        return agent, jnp.zeros(updates)
+
+    def one_round(carry: Any, t: Array) -> tuple[Any, Array]:
+        agent, ring, counts, regret = carry
+        step = start + t.astype(jnp.int32)
+        for_arms, for_updates = (
+            jax.random.fold_in(prng.stream(key, name), t) for name in ("action", "training")
+        )
+        u = jax.random.uniform(for_arms, (3, instances))
+        epsilon = 1 - (1 - settings.epsilon) * jnp.minimum(step / decay, 1)
+        greedy = jnp.argmax(jax.vmap(partial(policy.values, agent.params))(counts), axis=1)
+        arm = jnp.where(u[0] < epsilon, jnp.floor(u[1] * arms).astype(jnp.int32), greedy)
+        reward = pay(t, arm)
+        regret = observe(regret, t, arm, reward)
+        heard = (u[2] < reward).astype(jnp.float32)  # rounded, as in a rollout
+        put = partial(jax.lax.dynamic_update_slice_in_dim, start_index=step % rounds * instances, axis=0)
+        ring = jax.tree.map(put, ring, Transitions(counts, arm, heard))
+        stored = jnp.minimum(step + 1, rounds) * instances
+        due = (stored >= settings.warmup) & ((step + 1) % every == 0)
+        agent, norms = jax.lax.cond(due, learn, rest, agent, ring, for_updates, stored)
+        return (agent, ring, jax.vmap(Counts.add)(counts, arm, heard), regret), norms
+
+    zeros = jnp.zeros((instances, arms))
+    carry = agent, ring, Counts(zeros, zeros), rollout.Regret.zero(problem, jnp.zeros((1, instances)))
+    times = jnp.arange(problem.horizon, dtype=jnp.uint32)
+    (last, ring, _, regret), norms = jax.lax.scan(one_round, carry, times)
+    made = jnp.maximum(last.updates - agent.updates, 1)
+    return last, ring, norms.sum() / made, regret.total[0]
+
+
+Function = Callable[..., Any]
+
+
+def _environments(problem: Problem, instances: int, key: Array) -> tuple[Function, Function]:
+    """m fresh instances: their rewards [m] for arms [m] in round t, and their regrets with that round's."""
+    prior = problem.prior
+    number_ = jnp.arange(instances)
+    keys, reward_keys = (
+        jax.vmap(partial(jax.random.fold_in, prng.stream(key, name)))(number_)
+        for name in ("prior", "reward")
+    )
+    instances = jax.vmap(prior.nth)(number_, keys)
+
+    def pay(t: Array, arm: Array) -> Array:
+        of_round = jax.vmap(prng.fold_in, (0, None))(reward_keys, t)
+        return jax.vmap(problem.reward, (0, 0, 0, None))(of_round, instances, arm, t)
+
+    def observe(regret: rollout.Regret, t: Array, arm: Array, reward: Array) -> rollout.Regret:
+        mean = best = None
+        if prior.knows_means:
+            means = jax.vmap(prior.means)(instances)
+            mean, best = jax.vmap(pick)(means, arm)[None], means.max(1)[None]
+
+        def all_rewards() -> Array:
+            return jnp.stack([pay(t, jnp.full(instances, i))[None] for i in range(problem.arms)])
+
+        return regret.add(
+            rollout.Round(
+                t=t,
+                arm=arm[None],
+                log_prob=jnp.zeros(()),
+                reward=reward[None],
+                mean=mean,
+                best_mean=best,
+                all_rewards=all_rewards,
+            )
+        )
+
+    return pay, observe

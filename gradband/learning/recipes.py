@@ -1,0 +1,227 @@
+"""Recipes: how GradBand is run on a kind of policy, unless the user says otherwise."""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import optax
+
+from gradband.core.errors import InputError, unknown
+from gradband.gradient import critic
+from gradband.gradient.estimator import FEW, Estimator
+from gradband.learning.ascent import PLAIN
+from gradband.policies import Policy, binding
+from gradband.problems import Problem
+
+Optimizer = Callable[[int, int], optax.GradientTransformation]  # for L iterations at horizon n
+
+
+def annealed(iteration: int, iterations: int) -> float:
+    """The paper's temperature 1 / (1 − exp(−5 i / L)), from flat to none (Appendix F)."""
+    return 1 / (1 - math.exp(-5 * iteration / iterations))
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """Settings of `learn`. What depends on the horizon n or on L is given as a function of it."""
+
+    name: str
+    iterations: int = 100
+    instances: int = 1000
+    most: int | None = None
+    """of m n K, where that is less than m = `instances` would make it"""
+    estimator: Estimator = Estimator("self")
+    optimizer: Optimizer | None = None
+    """an Optax optimiser for L iterations at horizon n; None for the paper's constant α = 1/(c √L)"""
+    temperature: Callable[[int, int], float] | None = None
+    entropy: Callable[[int, int, int], float] | None = None
+    """what the entropy of a round's p is worth in iteration i of L at horizon n"""
+    curriculum: Callable[[int], tuple[int, ...]] = lambda horizon: ()
+    settings: dict[str, float] = dataclasses.field(default_factory=dict)
+    """of the policy and its first weights, where it has them"""
+    survey: bool = False
+    """whether ascent starts from the best of several values of θ, unless one is given"""
+    choose: bool = False
+    """whether the best of start, average and last is kept, and refined if there are few parameters"""
+    imitating: "Recipe | None" = None
+    """how a reference is imitated, for a warm start: iterations, instances and optimiser"""
+    tuning: "Recipe | None" = None
+    """what takes the place of this recipe after a warm start, at the problem's own horizon"""
+
+    def instances_for(self, problem: Problem) -> int:
+        """m for a problem: as given, or a power of two that keeps m n K within `most`, at least 64."""
+        if self.most is None:
+            return self.instances
+        within = self.most // (problem.rounds * problem.arms)
+        return min(self.instances, max(64, 2 ** (within.bit_length() - 1)))
+
+    def begin(self, policy: Policy) -> Policy:
+        """The policy with this recipe's settings."""
+        known: dict[str, Any] = {n: self.settings[n] for n in self.settings if n in policy.settings()}
+        return dataclasses.replace(policy, **known)
+
+    def estimate(self, problem: Problem) -> Estimator:
+        """How to estimate gradients on a problem: by leave-one-out where means are unknown."""
+        if self.estimator.baseline not in critic.FEATURES:
+            return self.estimator
+        if not problem.prior.knows_means:
+            return Estimator("leave-one-out")
+        # What a single reward would change is not to be had of a batch.
+        return self.estimator if problem.pulls_per_round == 1 else Estimator("critic", returns="expected")
+
+    def horizons(self, policy: Policy, problem: Problem) -> tuple[int, ...]:
+        """The curriculum in whole batches, each with a round for every arm where the policy needs that."""
+        found: dict[int, None] = {}
+        for wanted in self.curriculum(problem.horizon):
+            for least in (wanted, max(wanted, problem.arms), max(wanted, 2 * problem.arms)):
+                horizon = -(-least // problem.pulls_per_round) * problem.pulls_per_round
+                if horizon < problem.horizon and _can_play(policy, problem.replace(horizon=horizon)):
+                    found[horizon] = None
+                    break
+        return tuple(found)
+
+    def optimizer_for(self, iterations: int, horizon: int) -> optax.GradientTransformation:
+        return PLAIN if self.optimizer is None else self.optimizer(iterations, horizon)
+
+
+def _can_play(policy: Policy, problem: Problem) -> bool:
+    try:
+        binding.check(policy, problem)
+    except InputError:
+        return False
+    return True
+
+
+def sizes(
+    iterations: int, horizon: int, rate: float, fall: float = 0.0, warm: float = 0.0
+) -> optax.Schedule:
+    """Step sizes: up to `rate` in the part `warm` of the iterations, then along a cosine to almost nothing.
+
+    They are smaller by (20/n)^`fall` at longer horizons, over which a recurrent network is less stable.
+    """
+    rate, up = rate * min(1, 20 / horizon) ** fall, round(warm * iterations)
+    return optax.warmup_cosine_decay_schedule(0 if up else rate, rate, up, iterations, 0.02 * rate)
+
+
+def clipped_adam(
+    iterations: int, horizon: int, b2: float = 0.999, **steps: float
+) -> optax.GradientTransformation:
+    """Adam with steps of these `sizes`, on gradients clipped at norm 1."""
+    schedule = sizes(iterations, horizon, **steps)
+    return optax.chain(optax.clip_by_global_norm(1.0), optax.adam(schedule, b2=b2))
+
+
+@functools.lru_cache(maxsize=64)  # so that steps are compiled once
+def falling_adam(iterations: int, horizon: int, rate: float = 0.1) -> optax.GradientTransformation:
+    """Adam with steps that fall from `rate` along a cosine, whatever the scale of the rewards.
+
+    Its steps are relative to the gradients of the last hundred iterations, so that a rare large one moves
+    no further than others.
+    """
+    return optax.adam(sizes(iterations, horizon, rate), b2=0.99, eps=1e-20)
+
+
+def fading_entropy(iteration: int, iterations: int, horizon: int) -> float:
+    """1 / n at first, and nothing at last: a policy that has settled on an arm explores no more."""
+    return (1 - (iteration - 1) / iterations) ** 2 / horizon
+
+
+def fading(
+    optimizer: Callable[..., optax.GradientTransformation],
+) -> Optimizer:
+    """An optimiser whose steps are .001 at first, and .999 times as long after each (Appendix F)."""
+    return lambda iterations, horizon: optimizer(optax.exponential_decay(1e-3, 1, 0.999))
+
+
+def rising(horizon: int) -> tuple[int, ...]:
+    """A tenth of the horizon, and three tenths."""
+    return tuple(sorted({max(1, round(horizon * share)) for share in (0.1, 0.3)} - {horizon}))
+
+
+GRADBAND = Recipe("gradband", optimizer=falling_adam, survey=True, choose=True)
+ALGORITHM_1 = Recipe("algorithm-1")
+PAPER = Recipe(
+    "paper",
+    iterations=1000,
+    instances=500,
+    optimizer=fading(optax.adam),
+    temperature=annealed,
+    curriculum=lambda horizon: (20,) if horizon > 20 else (),
+    settings={"forget": 0.0, "head": 1.0, "bias_scale": 1.0},
+)
+LUCK = Estimator("luck", returns="expected")
+IMITATING = Recipe(
+    "imitating", iterations=4000, instances=128, optimizer=partial(clipped_adam, rate=0.01, b2=0.99)
+)
+TUNING = Recipe(
+    "tuning",
+    iterations=200,
+    instances=512,
+    estimator=LUCK,
+    optimizer=partial(clipped_adam, rate=0.0003, warm=0.1),
+)
+MOST = 1_300_000  # m n K of an index network: minutes on two cores
+NETWORK = Recipe(
+    "network",
+    iterations=400,
+    instances=512,
+    estimator=LUCK,
+    optimizer=partial(clipped_adam, rate=0.005, fall=0.4, warm=0.1),
+    entropy=fading_entropy,
+    curriculum=rising,
+    choose=True,
+    imitating=IMITATING,
+    tuning=TUNING,
+)
+INDEX = Recipe(
+    "index",
+    iterations=600,
+    instances=512,
+    most=MOST,
+    estimator=LUCK,
+    optimizer=partial(clipped_adam, rate=0.003, warm=0.05),
+    choose=True,
+    imitating=dataclasses.replace(IMITATING, iterations=600, most=MOST),
+    tuning=dataclasses.replace(
+        TUNING,
+        iterations=150,
+        instances=256,
+        most=MOST,
+        optimizer=partial(clipped_adam, rate=0.005, fall=1.0, warm=0.1),
+    ),
+)
+RECIPES = {
+    "gradband": GRADBAND,
+    "algorithm-1": ALGORITHM_1,
+    "network": NETWORK,
+    "index": INDEX,
+    "paper": PAPER,
+    "paper-yogi": dataclasses.replace(PAPER, name="paper-yogi", optimizer=fading(optax.yogi)),
+}
+USUAL = {
+    "kl-softelim": dataclasses.replace(GRADBAND, iterations=40),  # each costs ten of SoftElim's
+    "lstm": NETWORK,
+    "index": INDEX,
+    "dqn": Recipe("dqn", iterations=600, instances=512),
+}
+
+
+def choose(policy: Policy, given: Recipe | str | None) -> Recipe:
+    """The recipe of this name, or the usual one of a bound policy.
+
+    >>> from gradband.policies import LSTM, SoftElim
+    >>> names = [choose(policy.bind(2, 200), None).name for policy in (SoftElim(), LSTM())]
+    >>> *names, choose(LSTM(), "paper").instances
+    ('gradband', 'network', 500)
+    """
+    if isinstance(given, Recipe):
+        return given
+    if given is None:
+        many = sum(math.prod(leaf.shape) for leaf in policy.shapes().values()) > FEW
+        return USUAL.get(policy.name, NETWORK if many else GRADBAND)
+    if given in RECIPES:
+        return RECIPES[given]
+    raise unknown("recipe", given, RECIPES)

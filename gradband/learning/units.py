@@ -1,0 +1,50 @@
+"""The scale of rewards, in which the usual start of learning is measured."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from gradband.core import prng
+from gradband.problems import Problem
+from gradband.problems.rewards import Gaussian
+
+DRAWS = 4000  # pairs of rewards from which a standard deviation is taken
+HALF = 0.5  # the largest standard deviation that rewards in [0, 1] can have
+
+
+def reward_scale(problem: Problem, key: Array) -> float:
+    """The standard deviation of a reward about its arm's mean.
+
+    Rewards in [0, 1] count as ½. Of normal rewards it is known; of others it is found by draws.
+
+    >>> from gradband import priors, rewards
+    >>> reward_scale(Problem(priors.Gaussian(2, rewards=rewards.Gaussian(sd=100)), 10), random.root(0))
+    100.0
+    """
+    law = problem.prior.rewards
+    if problem.unit:
+        return HALF
+    if isinstance(law, Gaussian):
+        return float(law.sd)
+    pairs = np.asarray(jax.jit(partial(_pairs, problem))(prng.stream(key, "choice")), np.float64)
+    noise = np.sqrt(np.mean((pairs[0] - pairs[1]) ** 2) / 2)
+    found = noise if noise > 0 else pairs.std()  # rewards without noise differ between arms at least
+    return float(found) if 0 < found < np.inf else HALF
+
+
+def _pairs(problem: Problem, key: Array) -> Array:
+    """Two rewards [2, N] of the same arm of the same instance, in two rounds."""
+
+    def pair(i: Array) -> Array:
+        keys = jax.random.split(jax.random.fold_in(key, i), 5)
+        instance = problem.prior.nth(i, keys[0])
+        arm = jax.random.randint(keys[1], (), 0, problem.arms)
+        first = jax.random.randint(keys[2], (), 0, problem.horizon)
+        apart = jax.random.randint(keys[2], (), 0, max(1, problem.horizon - 1)) + 1
+        rounds = first, (first + apart) % problem.horizon
+        return jnp.stack([problem.reward(keys[3 + j], instance, arm, t) for j, t in enumerate(rounds)])
+
+    return jax.vmap(pair, out_axes=1)(jnp.arange(DRAWS))

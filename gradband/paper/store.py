@@ -1,0 +1,68 @@
+"""Results of units of work, one JSON file each, written at once and found again by their settings."""
+
+import hashlib
+import json
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from gradband._version import __version__
+from gradband.core import files
+from gradband.paper.unit import Unit
+
+SIZE_LIMIT = 1 << 24
+LIBRARIES = ("jax", "jaxlib", "numba", "numpy", "optax")
+NEEDED = {
+    "learn": ("points", "regret", "se", "sd"),
+    "evaluate": ("regret", "se", "sd"),
+    "gradient": ("gradient", "se", "spread", "doubt"),
+    "enumerate": ("gradient",),
+}
+
+
+def versions() -> dict[str, str]:
+    """What decides the bits of a result besides its settings, on one kind of machine."""
+    return {"gradband": __version__} | {name: version(name) for name in LIBRARIES}
+
+
+class Store:
+    """A folder of results. One of other settings or versions is never taken for another."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path(self, unit: Unit) -> Path:
+        known = json.dumps([unit, versions()], sort_keys=True)
+        name = hashlib.sha256(known.encode()).hexdigest()[:24]
+        return self.folder / f"{unit['do']}-{name}.json"
+
+    def draft(self, unit: Unit) -> Path:
+        """A file for what is unfinished."""
+        return self.folder / "unfinished" / self.path(unit).name
+
+    def find(self, unit: Unit) -> dict[str, Any] | None:
+        """The result of a unit and the seconds it took, or None if there is none that can be read."""
+        path = self.path(unit)
+        try:
+            if path.stat().st_size > SIZE_LIMIT:
+                return None
+            kept = json.loads(path.read_text(encoding="utf-8"))
+            found = kept["result"] | {"seconds": float(kept["seconds"])}
+            if any(name not in found for name in NEEDED.get(unit["do"], ("regret",))):
+                return None
+            return found if (kept["unit"], kept["versions"]) == (unit, versions()) else None
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            return None
+
+    def keep(self, unit: Unit, result: dict[str, Any], seconds: float) -> None:
+        """Stores a result, and only then takes away what was unfinished."""
+        about = {"unit": unit, "versions": versions(), "seconds": round(seconds, 3), "result": result}
+        files.write_text(self.path(unit), json.dumps(about, indent=1, allow_nan=False) + "\n")
+        files.forget(self.draft(unit).with_suffix(".safetensors"))
+        self.draft(unit).unlink(missing_ok=True)
+
+    def sweep(self) -> None:
+        """Takes away files that were being written when a process was killed."""
+        for folder in (self.folder, self.folder / "unfinished"):
+            for path in folder.glob(".*.*"):
+                path.unlink(missing_ok=True)

@@ -1,0 +1,38 @@
+"""A unit of work as data, and how to do it by hand."""
+
+import json
+from typing import Any
+
+Unit = dict[str, Any]
+"""`do`, the name of a function of `work`, and that function's settings"""
+
+
+def where(problem: dict[str, Any]) -> str:
+    """A problem as words of the command line."""
+    return problem["name"] + _options({key: problem[key] for key in problem if key != "name"})
+
+
+def command(unit: Unit) -> str:
+    """How to get a unit's numbers by hand.
+
+    >>> command({"do": "optimum", "problem": {"name": "distractors", "arms": 5}})
+    'gradband optimum distractors --arms 5'
+    """
+    given = dict(unit)
+    do, problem = given.pop("do"), where(given.pop("problem"))
+    if do == "evaluate":
+        return f"gradband compare {problem} --policies {given.pop('policy')}{_options(given)}"
+    if do == "gradient":
+        policy, _, theta = given.pop("policy").partition(":theta=")
+        rest = {"baselines": given.pop("baseline"), **given}
+        return f"gradband gradient {problem} --policy {policy} --theta {theta}{_options(rest)}"
+    if do == "learn":
+        rest = {key: given[key] for key in given if key not in ("evaluation", "every", "final")}
+        return f"gradband learn {problem}{_options(rest | {'instances': given['final']})}"
+    if do == "optimum":
+        return f"gradband optimum {problem}"
+    return f"python -c 'from gradband.paper.work import carry_out as do; print(do({json.dumps(unit)}))'"
+
+
+def _options(given: dict[str, Any]) -> str:
+    return "".join(f" --{key.replace('_', '-')} {value}" for key, value in given.items())

@@ -1,0 +1,1 @@
+"""Plays a policy in production. NumPy is all that it needs."""

@@ -1,0 +1,523 @@
+"""Plays a policy in production. NumPy is all that it needs.
+
+    player = Player("policy.safetensors", journal="test.jsonl")
+    arm = player.select()           # an arm's number, with arm.id and arm.propensity
+    player.update(arm, reward)      # now or later, in any order; update(arm.id, reward) does the same
+
+What a player knows changes by events alone: a decision, a reward, an arm added or retired. `record` is
+told of each one, as a dictionary that JSON can hold, and `apply` brings another player to the same state.
+"""
+
+import secrets
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from numbers import Integral
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn, Self
+
+import numpy as np
+
+from gradband.core.errors import MOST_ARMS, InputError, shown, whole
+from gradband.play import events, laws, newcomers, turns
+from gradband.play.journal import Journal
+from gradband.play.laws.base import certain
+
+if TYPE_CHECKING:
+    from gradband.policies.policy_file import Learned
+
+SEED_BITS = 53  # of a seed from the system: as many as a number has in JavaScript
+
+Event = dict[str, Any]
+
+
+class Decision(int):
+    """The number of the chosen arm, with the decision's `id` and the probability of choosing it."""
+
+    id: str
+    propensity: float
+
+    def __new__(cls, arm: int, id: str, propensity: float) -> "Decision":
+        made = super().__new__(cls, arm)
+        made.id, made.propensity = id, propensity
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:  # so that it can be copied
+        return Decision, (int(self), self.id, self.propensity)
+
+    def __repr__(self) -> str:
+        return f"Decision({int(self)}, id={self.id!r}, propensity={self.propensity:.6g})"
+
+
+class Batch(tuple[int, ...]):
+    """How often each arm is to be pulled, with the batch's `id` and the arms' `propensities`."""
+
+    id: str
+    propensities: tuple[float, ...]
+
+    def __new__(cls, pulls: Sequence[int], id: str, propensities: Sequence[float]) -> "Batch":
+        made = super().__new__(cls, pulls)
+        made.id, made.propensities = id, tuple(propensities)
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Batch, (tuple(self), self.id, self.propensities)
+
+
+class Player:
+    """One test that a policy plays: `select` an arm, show it, `update` with its reward.
+
+    A policy hears rewards when they arrive, and does not count decisions that still wait for theirs, except
+    those of arms that were added (see `newcomers`). Arms have numbers from 0, which they keep; an arm that
+    was retired has probability 0. Any number of threads may share a player; a fork may not.
+    """
+
+    def __init__(
+        self,
+        policy: "str | PathLike[str] | Learned | laws.Law",
+        seed: int | None = None,
+        record: Callable[[Event], None] | None = None,
+        journal: str | PathLike[str] | None = None,
+    ) -> None:
+        """Begins a test, or goes on with the one in its journal.
+
+        Args:
+            policy: A policy file, what `gb.learn` returned, or the `law` of another player.
+            seed: Decides all draws, together with what was heard. Without one it is the journal's, or comes
+                from the system.
+            record: Told of every event.
+            journal: A file that keeps every event: whatever the player returns is on disk by then.
+        """
+        self.law = _law_of(policy)
+        self.record = record
+        self.journal: Journal | None = None
+        self._lock = turns.new_lock(self)
+        self._turn: AbstractContextManager[Any] = self._lock  # for what changes the player
+        self.seed_given = seed is not None
+        self.reseed(secrets.randbits(SEED_BITS) if seed is None else seed)
+        self._arms = self.law.arms  # those that were not added
+        self._active = list(range(self._arms))  # numbers of the arms that the law knows of, in its order
+        self.arms_ever = self._arms
+        self._fresh = list(self._active) if self.law.opens else []  # arms that must be tried first
+        self._decisions = 0
+        self.numbered = 0  # decisions whose id is their number
+        self._open: dict[str, Event] = {}
+        self._waiting: Counter[int] = Counter()  # pulls of added arms whose rewards are still to come
+        self._finished: set[str] = set()
+        self._p: np.ndarray | None = None
+        self._without: dict[bytes, np.ndarray] = {}
+        if journal is not None:
+            self.journal = Journal(Path(journal), self)
+            self._turn = turns.Turn(self._lock, self.journal)
+
+    def reseed(self, seed: int) -> None:
+        """Sets the seed of a player that has made no decision yet."""
+        given: Any = seed
+        self.seed = events.check_count("seed", int(given) if isinstance(given, np.integer) else given)
+        self._bits = np.random.PCG64(self.seed)
+        self.drawn = 0
+        self._memory = self.law.begin(self._draw())
+
+    def close(self) -> None:
+        """Closes the journal, if there is one: the player then makes no more decisions."""
+        if self.journal is not None:
+            self.journal.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise InputError(
+            "a player can't be copied, since its draws would come twice: use state and restore"
+        )
+
+    def disown(self) -> None:
+        """In a fork: leaves the test to the parent."""
+        self._lock = self._turn = turns.Refusal("player")
+
+    @property
+    def arms(self) -> tuple[int, ...]:
+        """Numbers of the arms that can be pulled."""
+        with self._lock:
+            return tuple(self._active)
+
+    @property
+    def open(self) -> tuple[str, ...]:
+        """Ids of decisions that wait for their rewards, oldest first."""
+        with self._lock:
+            return tuple(self._open)
+
+    def waits(self, id: Any) -> bool:
+        """Whether a decision of this id waits for its reward."""
+        return isinstance(id, str) and id in self._open
+
+    def finished(self, id: Any) -> bool:
+        """Whether a decision of this id was made and has its reward."""
+        if self.waits(id) or not events.is_id(id):
+            return False
+        return id in self._finished or 0 < events.number_of(id) <= self.numbered
+
+    def waiting(self, id: Any) -> Event:
+        """The decision of this id, if it waits for its reward."""
+        if not self.waits(id):
+            if self.finished(id):
+                raise InputError(f"the decision {shown(id)} has its reward already")
+            raise InputError(f"there is no decision {shown(id)}")
+        return self._open[id]
+
+    def probabilities(self) -> np.ndarray:
+        """Probabilities of pulling the arms in the next decision, by their numbers."""
+        with self._lock:
+            return self._spread(self._current())
+
+    def recommend(self) -> int:
+        """The arm to stay with if the test ended now, by what is known of the arms."""
+        with self._lock:
+            return self._active[self.law.recommend(self._memory)]
+
+    def select(self, id: str | None = None) -> Decision:
+        """Chooses an arm. An `id` that still waits for its reward gives the same decision again."""
+        with self._turn:
+            if self.waits(id):
+                return self._again(str(id))
+            id = self._new_id(id)
+            p = self._current()
+            place = self._choose(p)
+            decision = Decision(self._active[place], id, float(p[place]))
+            p_arm, drawn = decision.propensity, self.drawn
+            self._apply({"op": "select", "id": id, "arm": int(decision), "p": p_arm, "drawn": drawn})
+            return decision
+
+    def select_many(self, count: int, id: str | None = None) -> Batch:
+        """Shares out the next `count` pulls among the arms, whose results come together."""
+        if not self.law.batches:
+            raise InputError(f"{self.law.name} needs to see every reward at once, not in batches")
+        count = whole("count", count)
+        with self._turn:
+            if self.waits(id):
+                return self._same_batch(str(id), count)
+            id = self._new_id(id)
+            p = self._shares(count)  # with no arm that must be first, since a batch has room for all
+            self._draw()
+            draws = np.random.default_rng([self.seed, self.drawn])  # a stream of this batch's own
+            pulls = self._spread(draws.multinomial(count, p / p.sum())).astype(int).tolist()
+            batch = Batch(pulls, id, self._spread(p).tolist())
+            p_all = list(batch.propensities)
+            self._apply({"op": "select", "id": id, "arms": pulls, "p": p_all, "drawn": self.drawn})
+            return batch
+
+    def update(self, decision: "Decision | str | int", reward: float) -> None:
+        """Hears the reward of a decision, given as it was returned or by its id.
+
+        A plain arm's number stands for the oldest decision for it that waits for its reward.
+        """
+        with self._turn:
+            id = self._which(decision)
+            if "arms" in self.waiting(id):
+                raise InputError(f"{shown(id)} is a batch: it has sums of rewards, not a reward")
+            given: Any = reward
+            events.check_reward(self.law, float(given) if isinstance(given, np.number) else given)
+            heard = reward = float(given)
+            if self.law.binary and 0 < reward < 1:
+                heard = float(self._draw() < reward)
+            self._apply({"op": "update", "id": id, "reward": reward, "heard": heard, "drawn": self.drawn})
+
+    def update_many(self, batch: "Batch | str", sums: "Sequence[int] | np.ndarray") -> None:
+        """Hears of a batch: how many of each arm's pulls had the reward 1, the others having 0."""
+        with self._turn:
+            id = batch.id if isinstance(batch, Batch | Decision) else batch
+            event = self.waiting(id)
+            if "arms" not in event:
+                raise InputError(f"{shown(id)} is one decision, not a batch: it has a reward, not sums")
+            given: Any = sums.tolist() if isinstance(sums, np.ndarray) else sums
+            if isinstance(given, list | tuple):
+                given = [int(entry) if isinstance(entry, np.integer) else entry for entry in given]
+            events.check_sums(event, given)
+            self._apply({"op": "update", "id": id, "sums": given, "drawn": self.drawn})
+
+    def add_arm(self, arm: int | None = None) -> int:
+        """Adds an arm that nothing is known of, and returns its number.
+
+        Whoever says which number it will be may ask again: an arm that was added before is not added twice.
+        """
+        self.need_flexible("added")
+        with self._turn:
+            if arm is not None and whole("arm", arm, least=self.law.arms) < self.arms_ever:
+                return int(arm)
+            if arm not in (None, self.arms_ever):
+                raise InputError(f"the next arm has the number {self.arms_ever}, not {shown(arm)}")
+            if self.arms_ever >= MOST_ARMS:
+                raise InputError(f"there can be at most {MOST_ARMS} arms")
+            new = self.arms_ever
+            self._apply({"op": "add", "arm": new})
+            return new
+
+    def retire(self, arm: int) -> None:
+        """Stops pulling an arm. A reward that it still waits for may come, and is not used."""
+        self.need_flexible("retired")
+        with self._turn:
+            if not events.is_count(arm) or arm not in self._active:
+                raise InputError(
+                    f"there is no arm {shown(arm)} to retire: the arms are {listed(self._active)}"
+                )
+            if len(self._active) == 1:
+                raise InputError(f"arm {arm} is the last one, and can't be retired")
+            self._apply({"op": "retire", "arm": int(arm)})
+
+    def apply(self, event: Event) -> None:
+        """Brings the player to where it is after a recorded event, which was checked."""
+        with self._turn:
+            self._apply(event)
+
+    def _apply(self, event: Event) -> None:
+        op = event["op"]
+        if op == "select":
+            self._decided(event)
+        elif op == "update":
+            self._heard(event)
+        elif op == "add":
+            self.law.add(self._memory)
+            self._active.append(event["arm"])
+            self.arms_ever = event["arm"] + 1
+            if self.law.opens:
+                self._fresh.append(event["arm"])
+            self._p = None
+        else:
+            place = self._active.index(event["arm"])
+            self.law.retire(self._memory, place)
+            del self._active[place]
+            if event["arm"] in self._fresh:
+                self._fresh.remove(event["arm"])
+            self._p = None
+        self._advance(event.get("drawn", self.drawn))
+        if self.journal is not None:
+            self.journal.append(event)
+        if self.record is not None:
+            self.record(event)
+
+    def _decided(self, event: Event) -> None:
+        self._open[event["id"]] = event
+        self._decisions += 1
+        if events.number_of(event["id"]):
+            self.numbered += 1
+        if self.law.decide(self._memory):
+            self._p = None
+        if self.arms_ever > self._arms:
+            self._waiting.update(self._pulls_of_added(event))
+        if self._fresh:
+            if "arms" in event:
+                self._fresh = [arm for arm in self._fresh if not event["arms"][arm]]
+            elif event["arm"] in self._fresh:
+                self._fresh.remove(event["arm"])
+
+    def _heard(self, event: Event) -> None:
+        id = event["id"]
+        decision = self._open.pop(id)
+        if not events.number_of(id):
+            self._finished.add(id)
+        if self.arms_ever > self._arms:
+            self._waiting.subtract(self._pulls_of_added(decision))
+        if "arms" in decision:
+            pulls = self._known(decision["arms"])
+            self.law.hear_many(self._memory, pulls, self._known(event["sums"]), self._known(decision["p"]))
+            self._memory["rounds"] += sum(decision["arms"]) - pulls.sum()
+        elif decision["arm"] in self._active:
+            place = self._active.index(decision["arm"])
+            self.law.hear(self._memory, place, event["heard"], decision["p"])
+        else:
+            self._memory["rounds"] += 1  # it was retired meanwhile
+        self._p = None
+
+    def state(self) -> dict[str, Any]:
+        """All that the player knows, as JSON can hold it."""
+        with self._lock:
+            return {
+                "format": "gradband-state",
+                "version": events.VERSION,
+                "policy": self.law.name,
+                "fingerprint": self.law.fingerprint,
+                "seed": self.seed,
+                "drawn": self.drawn,
+                "decisions": self._decisions,
+                "numbered": self.numbered,
+                "arms": self.arms_ever,
+                "active": list(self._active),
+                "fresh": list(self._fresh),
+                "memory": {name: array.tolist() for name, array in self._memory.items()},
+                "open": [_copy(event) for event in self._open.values()],
+                "finished": sorted(self._finished),
+            }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Goes on from what `state` returned, also of another player of the same policy.
+
+        The future is the one that player would have had: the same draws come next, none comes again.
+        """
+        with self._turn:
+            if self.record is not None or self.journal is not None:
+                raise InputError(
+                    "a player whose events are recorded can't be restored: the record would lie"
+                )
+            found = events.check_state(self, state)
+            self.reseed(found["seed"])
+            self._advance(found["drawn"])
+            self._memory = found["memory"]
+            self._active, self._fresh = list(found["active"]), list(found["fresh"])
+            self.arms_ever, self._decisions = found["arms"], found["decisions"]
+            self.numbered = found["numbered"]
+            self._open = {event["id"]: _copy(event) for event in found["open"]}
+            self._waiting = Counter()
+            for event in self._open.values():
+                self._waiting.update(self._pulls_of_added(event))
+            self._finished = set(found["finished"])
+            self._p = None
+
+    def _current(self) -> np.ndarray:
+        """Probabilities of the active arms, in their order, for one decision."""
+        if self._fresh:
+            return certain(self._active.index(self._fresh[0]), len(self._active))
+        return self._shares(1)
+
+    def _shares(self, count: int) -> np.ndarray:
+        """The law's probabilities for `count` decisions without a reward, within the limits of new arms."""
+        if self.arms_ever == self._arms:
+            return self._probabilities()
+        if self._p is None:
+            self._without.clear()
+        p = self._probabilities()
+        first = bisect_left(self._active, self._arms)  # arms are in the order in which they came
+        waiting = np.array([self._waiting[arm] for arm in self._active[first:]])
+        limit = np.ones(len(p))
+        limit[first:] = newcomers.limits(self._memory["pulls"][first:], waiting, count, len(p))
+        return newcomers.within(p, limit, self._others)
+
+    def _probabilities(self) -> np.ndarray:
+        """What the law says, computed once for all decisions until the next reward."""
+        if self._p is None:
+            if self.law.bounded and self._memory["rounds"] >= self.law.horizon:
+                raise InputError(f"{self.law.name} was made for {self.law.horizon} rounds, which are over")
+            self._p = self._checked(self._memory)
+        return self._p
+
+    def _others(self, among: np.ndarray) -> np.ndarray:
+        """What the law would say if only these of the active arms were there, a mask [K]."""
+        key = among.tobytes()
+        if key not in self._without:
+            memory = dict(self._memory)
+            for place in np.flatnonzero(~among)[::-1].tolist():
+                self.law.retire(memory, place)
+            self._without[key] = self._checked(memory)
+        return self._without[key]
+
+    def _checked(self, memory: laws.Memory) -> np.ndarray:
+        """The law's probabilities, if they are some."""
+        p = self.law.probabilities(memory)
+        if not abs(p.sum() - 1) < 1e-6:
+            raise InputError(f"{self.law.name} has no probabilities: its numbers are too large")
+        return p
+
+    def _pulls_of_added(self, decision: Event) -> dict[int, int]:
+        """How often a decision or a batch pulls those arms that were added."""
+        if "arm" in decision:
+            return {decision["arm"]: 1} if decision["arm"] >= self._arms else {}
+        return dict(enumerate(decision["arms"][self._arms :], self._arms))
+
+    def _spread(self, values: np.ndarray) -> np.ndarray:
+        """Values of the active arms by arms' numbers, 0 for retired ones."""
+        if len(values) == self.arms_ever:
+            return values.copy()
+        spread = np.zeros(self.arms_ever)
+        spread[self._active] = values
+        return spread
+
+    def _known(self, values: Sequence[float]) -> np.ndarray:
+        """Values by arms' numbers as the law knows them; arms that came later have none."""
+        return np.array([values[arm] if arm < len(values) else 0.0 for arm in self._active])
+
+    def _draw(self) -> float:
+        """A uniform on [0, 1), whose bits NumPy promises never to change."""
+        self.drawn += 1
+        return float(self._bits.random_raw() >> 11) * 2.0**-53
+
+    def _advance(self, drawn: int) -> None:
+        """Skips draws that were made before."""
+        if drawn > self.drawn:
+            self._bits.advance(drawn - self.drawn)
+            self.drawn = drawn
+
+    def _choose(self, p: np.ndarray) -> int:
+        edges = p.cumsum()
+        place = int(edges.searchsorted(self._draw() * edges[-1], "right"))
+        return place if place < len(p) else int(p.nonzero()[0][-1])
+
+    def _new_id(self, id: str | None) -> str:
+        if id is None:
+            return f"#{self.numbered + 1}"
+        if not events.is_id(id) or id.startswith("#"):
+            raise InputError(
+                f"an id must be a text of 1 to {events.LONGEST_ID} characters that does not begin "
+                f"with #, not {shown(id)}"
+            )
+        if id in self._finished:
+            raise InputError(f"the decision {shown(id)} has its reward, and can't be made again")
+        return id
+
+    def _again(self, id: str) -> Decision:
+        event = self._open[id]
+        if "arms" in event:
+            raise InputError(f"{shown(id)} is a batch")
+        return Decision(event["arm"], id, event["p"])
+
+    def _same_batch(self, id: str, count: int) -> Batch:
+        event = self._open[id]
+        if sum(event.get("arms", [])) != count:
+            raise InputError(f"{shown(id)} waits for its reward, and is not a batch of {count}")
+        return Batch(event["arms"], id, event["p"])
+
+    def _which(self, decision: Any) -> str:
+        if isinstance(decision, Decision | Batch):
+            return decision.id
+        if isinstance(decision, str):
+            return decision
+        if not isinstance(decision, bool) and isinstance(decision, Integral):
+            for id, event in self._open.items():
+                if event.get("arm") == decision:
+                    return id
+        raise InputError(f"no decision for arm {shown(decision)} waits for its reward")
+
+    def need_flexible(self, done: str) -> None:
+        """Refuses what takes a policy that plays with any number of arms."""
+        if not self.law.flexible:
+            raise InputError(f"{self.law.name} was made for {self.law.arms} arms: none can be {done}")
+
+
+def _law_of(policy: Any) -> laws.Law:
+    """The law of a policy that is given in any way."""
+    if isinstance(policy, laws.Law):
+        return policy
+    if isinstance(policy, str | PathLike):
+        return laws.load(Path(policy))
+    learned, params = getattr(policy, "policy", None), getattr(policy, "params", None)
+    if learned is None or not isinstance(params, dict):
+        raise InputError(
+            f"a player needs a policy file, what learn returned, or a law, not {shown(policy)}"
+        )
+    arrays = {name: np.asarray(leaf) for name, leaf in params.items()}
+    return laws.law(learned.name, learned.arms, learned.horizon, learned.settings(), arrays)
+
+
+def listed(arms: Sequence[int]) -> str:
+    return ", ".join(str(arm) for arm in arms)
+
+
+def _copy(event: Event) -> Event:
+    """An event that shares nothing with another."""
+    return {key: list(value) if isinstance(value, list) else value for key, value in event.items()}

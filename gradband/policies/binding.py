@@ -1,0 +1,17 @@
+"""Whether a policy can play a problem."""
+
+from gradband.core.errors import InputError
+from gradband.policies.base import Policy
+from gradband.problems import Problem
+
+
+def check(policy: Policy, problem: Problem) -> Policy:
+    """The policy bound to the problem, or an error if it can't play it."""
+    bound = policy.bind(problem.arms, problem.horizon)
+    if (bound.binary or bound.unit) and not problem.unit:
+        raise InputError(f"{bound.name} needs rewards in [0, 1], which this problem does not have")
+    if problem.pulls_per_round > 1 and not bound.batches:
+        raise InputError(
+            f"{bound.name} needs to see every reward at once, not in batches of {problem.pulls_per_round}"
+        )
+    return bound

@@ -1,0 +1,83 @@
+"""What may be given as a policy: a name with or without settings, a policy, a learned one, or a file."""
+
+import dataclasses
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from gradband import policies
+from gradband.core import prng
+from gradband.core.errors import InputError, unknown
+from gradband.policies import Params, Policy, as_policy, binding, references
+from gradband.policies.policy_file import load
+from gradband.problems import Problem
+
+
+@runtime_checkable
+class WithParams(Protocol):
+    """A policy with parameters, such as `learn` returns."""
+
+    @property
+    def policy(self) -> Policy: ...
+    @property
+    def params(self) -> Params: ...
+
+
+Given = str | Path | Policy | WithParams
+
+
+def resolve(given: Given, problem: Problem | None = None) -> Policy | WithParams:
+    """The policy that is given, or the one of this name or file; with parameters if it has been learned.
+
+    A name may have settings after a colon, as `exp3:theta=0.5+gradient=lemma`. Of `ts:prior` and
+    `gittins:prior`, the `problem` has the prior.
+
+    >>> resolve("softelim:theta=0.5")
+    SoftElim(arms=0, horizon=0, theta=0.5)
+    """
+    if isinstance(given, Path):
+        return load(given)
+    if isinstance(given, str):
+        known = given.partition(":")[0] in policies.POLICIES
+        is_file = not known and (given.endswith(".safetensors") or Path(given).is_file())
+        return load(given) if is_file else parse_policy(given, problem)
+    return given if isinstance(given, WithParams) else as_policy(given)
+
+
+def parse_policy(text: str, problem: Problem | None = None) -> Policy:
+    """The policy that `name`, `name:setting=value+…` or `name:prior` stands for."""
+    name, _, rest = text.partition(":")
+    if name not in policies.POLICIES:
+        raise unknown("policy", name, policies.POLICIES)
+    if rest == references.PRIOR:
+        if problem is None:
+            raise InputError(f"{text} needs a problem whose prior it can take")
+        return references.with_prior(name, problem)
+    policy = policies.named(name)
+    settings: dict[str, Any] = {}
+    for entry in filter(None, re.split("[,+]", rest)):
+        key, _, value = entry.partition("=")
+        if key not in policy.settings():
+            raise unknown(f"setting of {name}", key, policy.settings())
+        try:
+            settings[key] = type(policy.settings()[key])(value)
+        except ValueError:
+            raise InputError(f"{key} of {name} must be a number, not {value!r}") from None
+    return dataclasses.replace(policy, **settings)
+
+
+def bind(
+    given: Given, problem: Problem, seed: int = 0, progress: Callable[[float], None] | None = None
+) -> tuple[Policy, Params]:
+    """The policy for the problem and its parameters: the learned ones, or those that it starts from.
+
+    The `seed` decides random initial weights; `progress` is told of what takes long to prepare.
+    """
+    entry = resolve(given, problem)
+    if isinstance(entry, WithParams):
+        policy = binding.check(entry.policy, problem)
+        return policy, policy.as_params(entry.params)
+    policy = binding.check(entry, problem)
+    policy.prepare(progress or (lambda done: None))
+    return policy, policy.init(prng.stream(prng.root(seed), "init"))

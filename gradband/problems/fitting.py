@@ -1,0 +1,344 @@
+"""Priors fitted to past experiments by maximum likelihood, compared on experiments that were held out.
+
+The likelihood of an arm with s successes in n pulls, its mean from Beta(a, b), is B(a + s, b + n − s) /
+B(a, b), up to what all priors share. Arms of an experiment are exchangeable: their order tells nothing.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy.optimize import approx_fprime, minimize
+from scipy.special import digamma, expit, gammaln, log_expit, logsumexp
+
+from gradband.core.errors import InputError
+from gradband.core.statistics import Mean
+from gradband.problems import priors
+from gradband.problems.past_experiments import Experiments
+from gradband.solvers.levels import components_of, normal_nodes, strength_at
+
+NODES = 24  # of the quadrature over an experiment's level
+STRENGTHS = 9  # of the quadrature over how far its arms vary
+KINDS = 3  # of a mixture
+MOST = 16.0  # of a logarithm: a + b up to nine million, beyond which its likelihood is all rounding
+FEW = 20  # experiments, with fewer of which only simple priors can be fitted
+
+
+@dataclasses.dataclass(frozen=True)
+class Fit:
+    """A fitted prior, its numbers with standard errors, and log-likelihoods [H] of held-out experiments."""
+
+    name: str
+    prior: priors.Prior
+    held_out: np.ndarray
+    numbers: dict[str, Mean] = dataclasses.field(default_factory=dict)
+
+    @property
+    def score(self) -> Mean:
+        """The mean log-likelihood of a held-out experiment; a single one leaves its error infinite."""
+        return mean_of(self.held_out)
+
+
+def mean_of(values: np.ndarray) -> Mean:
+    """A mean with its standard error, which of a single value is infinite."""
+    return Mean.of(values) if values.size > 1 else Mean(float(values.mean()), math.inf)
+
+
+def fit(
+    experiments: Experiments,
+    held_out: Experiments,
+    arms: int,
+    progress: Callable[[float, str], None] = lambda share, name: None,
+) -> list[Fit]:
+    """All priors for K = `arms`, the best first: by the likelihood of the experiments held out.
+
+    From fewer than `FEW` experiments there are only the simplest two.
+    """
+    if experiments.labels:
+        return [by_arm(experiments, held_out)]
+    found = []
+    enough = len(experiments) + len(held_out) >= FEW
+    kinds = (pooled, hierarchical, varying, mixture) if enough else (pooled, hierarchical)
+    for place, make in enumerate(kinds):
+        progress(place / len(kinds), make.__name__)
+        found.append(make(experiments, held_out, arms))
+    return sorted(found, key=lambda entry: -entry.score.mean)
+
+
+def log_beta_binomial(
+    successes: np.ndarray, failures: np.ndarray, a: np.ndarray, b: np.ndarray
+) -> np.ndarray:
+    """log B(a + successes, b + failures) − log B(a, b)."""
+    total = gammaln(a + b) - gammaln(a + b + successes + failures)
+    return gammaln(a + successes) - gammaln(a) + gammaln(b + failures) - gammaln(b) + total
+
+
+def pooled(experiments: Experiments, held_out: Experiments, arms: int) -> Fit:
+    """All arms of all experiments from one beta distribution."""
+
+    def likelihood(x: np.ndarray, found: Experiments) -> np.ndarray:
+        a, b = shapes(x[0], x[1])
+        return per_experiment(
+            log_beta_binomial(found.successes, found.pulls - found.successes, a, b), found
+        )
+
+    mean, between, within = moments(experiments)
+    start = np.array([logit(mean), log_strength(mean, math.hypot(between, within))])
+    x, covariance = maximise(likelihood, start, experiments)
+    a, b = (float(shape) for shape in shapes(x[0], x[1]))
+    numbers = delta_method(
+        {"mean": lambda x: expit(x[0]), "sd": lambda x: beta_sd(x[0], x[1])}, x, covariance
+    )
+    return Fit("pooled", priors.Beta(arms, a, b), likelihood(x, held_out), numbers)
+
+
+def hierarchical(experiments: Experiments, held_out: Experiments, arms: int) -> Fit:
+    """A level for each experiment, around which its arms vary, in all experiments alike."""
+    x, covariance = _fit_levels(experiments)
+    prior = priors.Hierarchical(arms, *_shapes_and_strength(x))
+    return Fit("hierarchical", prior, level_likelihood(x, held_out)[0], _spreads(x, covariance))
+
+
+def varying(experiments: Experiments, held_out: Experiments, arms: int) -> Fit:
+    """A level for each experiment, around which its arms vary, in some experiments more than in others."""
+    x, covariance = _fit_levels(experiments, math.log(0.8), 0.0)
+    prior = priors.Hierarchical(arms, *_shapes_and_strength(x), spread=math.exp(x[3]), slope=float(x[4]))
+    numbers = _spreads(x, covariance) | delta_method(
+        {"spread of log κ": lambda x: np.exp(x[3]), "slope": lambda x: x[4]}, x, covariance
+    )
+    return Fit("varying", prior, level_likelihood(x, held_out)[0], numbers)
+
+
+def _fit_levels(experiments: Experiments, *more: float) -> tuple[np.ndarray, np.ndarray]:
+    """Where `level_likelihood` is greatest, and the covariance of that estimate."""
+    mean, between, within = moments(experiments)
+    x = np.array([logit(mean), log_strength(mean, between), log_strength(mean, within), *more])
+    for _ in range(2):  # first around where levels seem to be, then around where they are
+        where = _whereabouts(x, experiments)
+        x, covariance = maximise(partial(level_likelihood, where=where), x, experiments, sloped=True)
+    return x, covariance
+
+
+def _shapes_and_strength(x: np.ndarray) -> tuple[float, float, float]:
+    a, b = shapes(x[0], x[1])
+    return float(a), float(b), math.exp(x[2])
+
+
+def level_likelihood(
+    x: np.ndarray, found: Experiments, where: tuple[np.ndarray, np.ndarray] | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Log-likelihoods [E] of experiments with levels, and their derivatives [E, P].
+
+    x = (logit m, log(a + b), log strength), and where κ varies the logarithm of its spread, and its slope.
+    The level ℓ is integrated out by Gauss–Hermite quadrature in logit ℓ, around `where` its posterior is,
+    and ε, what is random in κ, over its prior.
+    """
+    nodes, weights = np.polynomial.hermite.hermgauss(NODES)
+    spread, slope = (math.exp(x[3]), float(x[4])) if len(x) > 3 else (0.0, 0.0)
+    noise, log_noise = normal_nodes(STRENGTHS if len(x) > 3 else 1)
+    centre, scale = where or _whereabouts(x, found)
+    t = centre[:, None] + math.sqrt(2) * scale[:, None] * nodes  # [E, Q]
+    mean, (a, b) = float(expit(x[0])), shapes(x[0], x[1])
+    log_level, log_rest = log_expit(t), log_expit(-t)
+    log_prior = a * log_level + b * log_rest - gammaln(a) - gammaln(b) + gammaln(a + b)
+    ratio = log_level - log_expit(x[0])
+    kappa = strength_at(ratio, math.exp(x[2]), spread, slope, noise)  # [E, Q, S]
+    arms, by_kappa = _arms_likelihood(found, kappa, np.exp(log_level)[..., None])
+    inside = (log_prior + np.log(weights) + nodes**2)[..., None] + log_noise + arms
+    total = logsumexp(inside, axis=(1, 2))
+    posterior = np.exp(inside - total[:, None, None])
+    by_a = log_level - digamma(a) + digamma(a + b)
+    by_b = log_rest - digamma(b) + digamma(a + b)
+    ups = a * (1 - mean) * (by_a - by_b)
+    by_x: list[np.ndarray] = [
+        ups[..., None] + slope * (1 - mean) * by_kappa,
+        (a * by_a + b * by_b)[..., None],
+    ]
+    by_x += [by_kappa, spread * noise * by_kappa, -ratio[..., None] * by_kappa][: len(x) - 2]
+    slopes = np.stack([(posterior * each).sum((1, 2)) for each in by_x], axis=1)
+    return total + np.log(scale) + 0.5 * math.log(2), slopes
+
+
+def _arms_likelihood(
+    found: Experiments, kappa: np.ndarray, level: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Log-likelihoods [E, Q, S] of experiments whose arms are Beta(κ ℓ, κ (1 − ℓ)), and d / d log κ."""
+    pulls, wins = (x[:, None, None] for x in (found.pulls, found.successes))
+    sizes = found.sizes[:, None, None]
+    value, slope = np.zeros_like(kappa), np.zeros_like(kappa)
+    for sign, share, counts in ((1, level, wins), (1, 1 - level, pulls - wins), (-1, 1.0, pulls)):
+        shape = kappa * share
+        own = shape[found.owner] + counts
+        value += sign * (per_experiment(gammaln(own), found) - sizes * gammaln(shape))
+        slope += sign * shape * (per_experiment(digamma(own), found) - sizes * digamma(shape))
+    return value, slope
+
+
+def _spreads(x: np.ndarray, covariance: np.ndarray) -> dict[str, Mean]:
+    functions: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+        "level mean": lambda x: expit(x[0]),
+        "sd between experiments": lambda x: beta_sd(x[0], x[1]),
+        "sd within an experiment": _within,
+    }
+    return delta_method(functions, x, covariance)
+
+
+def _whereabouts(x: np.ndarray, found: Experiments) -> tuple[np.ndarray, np.ndarray]:
+    """Roughly the mean and the standard deviation [E] of logit ℓ, given an experiment's arms."""
+    mean, strength = expit(x[0]), np.exp(x[2])
+    prior = beta_sd(x[0], x[1]) ** 2
+    ups, downs = shapes(x[0], x[1])
+    total = per_experiment(found.pulls, found)
+    level = (per_experiment(found.successes, found) + ups) / (total + ups + downs)
+    noise = (level * (1 - level))[found.owner] * (1 / found.pulls + 1 / (strength + 1))
+    rate = (found.successes + 0.5) / (found.pulls + 1)
+    variance = 1 / (per_experiment(1 / noise, found) + 1 / prior)
+    centre = variance * (per_experiment(rate / noise, found) + mean / prior)
+    centre = np.clip(centre, 1e-7, 1 - 1e-7)
+    scale = np.sqrt(variance) / (centre * (1 - centre))
+    return np.log(centre / (1 - centre)), np.clip(scale, 1e-4, 2.0)
+
+
+def _within(x: np.ndarray) -> np.ndarray:
+    """The standard deviation of arms around their level: √(E ℓ (1 − ℓ) / (κ + 1))."""
+    if len(x) == 3:
+        mean, of_level = expit(x[0]), np.exp(x[1])
+        return np.sqrt(mean * (1 - mean) * of_level / (of_level + 1) / (np.exp(x[2]) + 1))
+    numbers = (*_shapes_and_strength(x), math.exp(x[3]), float(x[4]))
+    log_weights, ups, downs = components_of(*numbers, count=STRENGTHS)
+    variance = ups * downs / (ups + downs) ** 2 / (ups + downs + 1)
+    return np.sqrt(np.average(variance, weights=np.exp(log_weights)))
+
+
+def mixture(experiments: Experiments, held_out: Experiments, arms: int) -> Fit:
+    """Kinds of experiments, each with its own beta distribution of arms."""
+
+    def unpacked(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        logits = np.concatenate([np.zeros(1), x[: KINDS - 1]])
+        a, b = shapes(x[KINDS - 1 : 2 * KINDS - 1], x[2 * KINDS - 1 :])
+        return logits - logsumexp(logits), a, b
+
+    def likelihood(x: np.ndarray, found: Experiments) -> np.ndarray:
+        log_weights, a, b = unpacked(x)
+        each = log_beta_binomial(found.successes[:, None], (found.pulls - found.successes)[:, None], a, b)
+        return logsumexp(log_weights + per_experiment(each, found), axis=1)
+
+    owner, count = experiments.owner, len(experiments)
+    totals = [np.bincount(owner, x, count) for x in (experiments.successes, experiments.pulls)]
+    rates = np.sort((totals[0] + 0.5) / (totals[1] + 1))
+    middles = [rates[int(count * (2 * c + 1) / (2 * KINDS))] for c in range(KINDS)]
+    within = moments(experiments)[2]
+    start = [0.0] * (KINDS - 1) + [logit(m) for m in middles]
+    start += [log_strength(m, within) for m in middles]
+    x, _ = maximise(likelihood, np.array(start), experiments)
+    log_weights, a, b = unpacked(x)
+    weights = np.exp(log_weights)
+    prior = priors.Mixture(arms, (weights / weights.sum()).tolist(), a.tolist(), b.tolist())
+    return Fit("mixture", prior, likelihood(x, held_out))
+
+
+def by_arm(experiments: Experiments, held_out: Experiments) -> Fit:
+    """A beta distribution for each arm, where it matters which arm is which."""
+    count = len(experiments.labels)
+    parts = []
+    for arm in range(count):
+        one, other = (
+            Experiments(np.arange(len(found) + 1), found.pulls[arm::count], found.successes[arm::count])
+            for found in (experiments, held_out)
+        )
+        parts.append(pooled(one, other, 1))
+    a, b = ([float(getattr(part.prior, name)[0]) for part in parts] for name in ("a", "b"))
+    numbers = {
+        f"{what} of {label}": part.numbers[what]
+        for label, part in zip(experiments.labels, parts, strict=True)
+        for what in ("mean", "sd")
+    }
+    scores = np.sum([part.held_out for part in parts], axis=0)
+    return Fit("by arm", priors.Beta(count, a, b), scores, numbers)
+
+
+def shapes(logit_mean: np.ndarray, log_strength: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """a and b of a beta distribution with this mean and a + b."""
+    strength = np.exp(log_strength)
+    return expit(logit_mean) * strength, expit(-logit_mean) * strength
+
+
+def beta_sd(logit_mean: np.ndarray, log_strength: np.ndarray) -> np.ndarray:
+    """Its standard deviation."""
+    mean = expit(logit_mean)
+    return np.sqrt(mean * (1 - mean) / (np.exp(log_strength) + 1))
+
+
+def logit(mean: float) -> float:
+    return math.log(mean / (1 - mean))
+
+
+def log_strength(mean: float, sd: float) -> float:
+    """log(a + b) of a beta distribution with this mean and standard deviation."""
+    return math.log(max(mean * (1 - mean) / max(sd, 1e-9) ** 2 - 1, 0.1))
+
+
+def per_experiment(values: np.ndarray, found: Experiments) -> np.ndarray:
+    """Sums over the arms of each experiment: [E, …] from [A, …]."""
+    return np.add.reduceat(values, found.starts[:-1], axis=0)
+
+
+def moments(found: Experiments) -> tuple[float, float, float]:
+    """The mean of arms' means, and their spread between and within experiments, from simple moments."""
+    rate = (found.successes + 0.5) / (found.pulls + 1)
+    level = np.add.reduceat(rate, found.starts[:-1]) / found.sizes
+    mean = float(np.clip(level.mean(), 1e-6, 1 - 1e-6))
+    noise = float((rate * (1 - rate) / found.pulls).mean())
+    inside = float(((rate - level[found.owner]) ** 2).sum() / max(1, (found.sizes - 1).sum()))
+    within = math.sqrt(max(inside - noise, 0.01 * inside, 1e-12))
+    between = math.sqrt(
+        max(float(level.var()) - inside / float(found.sizes.mean()), 0.01 * float(level.var()), 1e-12)
+    )
+    return mean, between, within
+
+
+def maximise(
+    likelihood: Callable[[np.ndarray, Experiments], Any],
+    start: np.ndarray,
+    found: Experiments,
+    sloped: bool = False,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Where the likelihood is greatest, and the covariance of that estimate: the curvature's inverse.
+
+    One that is `sloped` returns derivatives [E, P] too.
+    """
+
+    def loss(x: np.ndarray) -> Any:
+        value = likelihood(np.clip(x, -MOST, MOST), found)
+        return (-value[0].mean(), -value[1].mean(0)) if sloped else -float(value.mean())
+
+    jac = True if sloped else "3-point"
+    best = minimize(loss, start, method="BFGS", jac=jac, options={"gtol": 1e-6})
+    if not math.isfinite(best.fun):
+        raise InputError("no prior of this shape fits the experiments")
+    x, step = np.clip(best.x, -MOST, MOST), 1e-3
+    moves = step * np.eye(len(x))
+    if sloped:
+        curvature = np.array([loss(x + e)[1] - loss(x - e)[1] for e in moves]) / (2 * step)
+        curvature = (curvature + curvature.T) / 2
+    else:
+        rises = [
+            [loss(x + e + f) - loss(x + e - f) - loss(x - e + f) + loss(x - e - f) for f in moves]
+            for e in moves
+        ]
+        curvature = np.array(rises) / (4 * step**2)
+    return x, np.linalg.pinv(curvature) / len(found)
+
+
+def delta_method(
+    functions: dict[str, Callable[[np.ndarray], np.ndarray]], x: np.ndarray, covariance: np.ndarray
+) -> dict[str, Mean]:
+    """Functions of the parameters with their standard errors."""
+    found = {}
+    for name, function in functions.items():
+        slope = approx_fprime(x, function)
+        found[name] = Mean(float(function(x)), math.sqrt(max(float(slope @ covariance @ slope), 0.0)))
+    return found

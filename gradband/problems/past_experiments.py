@@ -1,0 +1,325 @@
+"""Past experiments: read from CSV or Parquet with distrust, checked row by row, split, and stored."""
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradband.core import files, parquet, tensor_file
+from gradband.core.errors import InputError, number, unknown
+from gradband.problems import delimited
+
+if TYPE_CHECKING:
+    import polars
+
+SHOWN = 5  # rows that an error names
+PARTS = ("fitted", "held-out")
+STORED = ("starts", "pulls", "successes")
+MOST = 1e15  # pulls of an arm: float64 counts them one by one
+
+
+@dataclasses.dataclass(frozen=True)
+class Columns:
+    """Names of columns: `pulls` and `successes` where rows are counts, `reward` where they are outcomes."""
+
+    experiment: str = "experiment"
+    arm: str = "arm"
+    pulls: str = "pulls"
+    successes: str = "successes"
+    reward: str = "reward"
+
+
+USUAL = Columns()
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiments:
+    """E experiments; experiment e has the arms starts[e] to starts[e + 1] − 1, with pulls and successes.
+
+    Successes are sums of rewards in [0, 1], whole numbers if rewards are 0 and 1.
+    """
+
+    starts: np.ndarray
+    pulls: np.ndarray
+    successes: np.ndarray
+    labels: tuple[str, ...] = ()
+    """of the arms, in their order, the same in every experiment, where the order of arms matters"""
+    notes: tuple[str, ...] = ()
+    """what was left out in reading them"""
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Arms of each experiment [E]."""
+        return np.diff(self.starts)
+
+    @property
+    def owner(self) -> np.ndarray:
+        """The experiment of each arm [A]."""
+        return np.repeat(np.arange(len(self)), self.sizes)
+
+    def only(self, chosen: np.ndarray) -> "Experiments":
+        """The experiments of these numbers, in this order."""
+        arms = [np.arange(self.starts[e], self.starts[e + 1]) for e in chosen]
+        flat = np.concatenate(arms) if arms else np.zeros(0, int)
+        starts = np.concatenate([[0], np.cumsum(self.sizes[chosen])])
+        return dataclasses.replace(
+            self, starts=starts, pulls=self.pulls[flat], successes=self.successes[flat]
+        )
+
+    def split(
+        self, held_out: float, seed: int = 0, last: bool = False
+    ) -> tuple["Experiments", "Experiments"]:
+        """Those to fit on, and a share that is held out: at random, or the last ones."""
+        number("held_out", held_out, 0, 0.9)
+        count = round(len(self) * held_out)
+        if not 1 <= count < len(self) - 1:
+            raise InputError(
+                f"{len(self)} experiments are too few to hold {held_out:g} of them out: at least one must "
+                "be held out, and two fitted"
+            )
+        order = np.random.default_rng(seed).permutation(len(self))
+        order = np.arange(len(self))[::-1] if last else order
+        return self.only(np.sort(order[count:])), self.only(np.sort(order[:count]))
+
+
+def read(
+    path: Path,
+    columns: Columns = USUAL,
+    arms_matter: bool = False,
+    drop: bool = False,
+    add_up: bool = False,
+) -> Experiments:
+    """Past experiments from a CSV or Parquet file, one row per arm or one row per pull.
+
+    They come in the order in which they appear first. Faults are reported with the numbers of their rows,
+    the first below the header being 1, and refused, or left out with `drop`. Rows of the same experiment
+    and arm are a fault, or added up with `add_up`. Experiments with a single arm say nothing of
+    differences, and are left out.
+    """
+    frame = _frame(path, columns)
+    counts = _are_counts(path, frame, columns)
+    table = _Rows(frame, columns, counts, add_up)
+    notes = []
+    if table.faults:
+        words = "; ".join(table.described())
+        if not drop:
+            raise InputError(
+                f"{path.name} has faults: {words}. Mend them, or leave these rows out: --drop-bad"
+            )
+        notes.append(f"left out: {words}")
+    found, alone = _grouped(table, arms_matter)
+    if alone:
+        notes.append(f"left out: {alone} experiments with a single arm")
+    if len(found) < 2:
+        raise InputError(
+            f"{path.name} has {len(found)} experiments with two arms or more: too few to learn from"
+        )
+    if not found.successes.any() or (found.successes == found.pulls).all():
+        what = "failure" if found.successes.any() else "success"
+        raise InputError(f"{path.name} has no {what} at all: there is nothing to learn from")
+    return dataclasses.replace(found, notes=tuple(notes))
+
+
+def _are_counts(path: Path, frame: "polars.DataFrame", columns: Columns) -> bool:
+    """Whether rows are counts rather than outcomes; columns that are missing for either are named."""
+    there = frame.columns
+    asked = columns.reward != USUAL.reward
+    counted = columns.pulls in there and columns.successes in there
+    counts = not asked and (counted or columns.reward not in there)
+    needed = [columns.experiment, columns.arm]
+    needed += [columns.pulls, columns.successes] if counts else [columns.reward]
+    missing = [repr(name) for name in needed if name not in there]
+    if not missing:
+        return counts
+    hint = ""
+    if counts:
+        hint = (
+            "; name your columns with --experiment, --arm, --pulls and --successes, or --reward for rows "
+        )
+        hint += "that are single pulls"
+    several = "columns" if len(missing) > 1 else "column"
+    shown = ", ".join(name[:40] for name in there[:20]) + (", …" if len(there) > 20 else "")
+    raise InputError(f"{path.name} has no {several} {', '.join(missing)}: it has {shown}{hint}")
+
+
+def _frame(path: Path, columns: Columns) -> "polars.DataFrame":
+    """The file as it is, all columns of a CSV as text."""
+    try:
+        import polars
+    except ImportError:
+        raise InputError("reading past experiments needs polars: pip install 'gradband[data]'") from None
+    try:
+        if path.suffix.lower() == ".parquet":
+            files.read(path, delimited.SIZE_LIMIT, only=4)
+            return parquet.read(path)
+        return delimited.read(path, dataclasses.astuple(columns))
+    except InputError:
+        raise
+    except OSError as error:
+        raise InputError(f"can't read {path}: {error.strerror or error}") from None
+    except (polars.exceptions.PolarsError, polars.exceptions.PanicException) as error:
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"{path} is not a readable table: {first}") from None
+
+
+class _Rows:
+    """Rows of a table as arrays, those with faults marked."""
+
+    def __init__(self, frame: "polars.DataFrame", columns: Columns, counts: bool, add_up: bool) -> None:
+        self.good = np.ones(len(frame), bool)
+        self.faults: dict[str, np.ndarray] = {}
+        self.experiment, _ = self._names(frame, columns.experiment)
+        self.arm, self.labels = self._names(frame, columns.arm)
+        if counts:
+            self.pulls = self._numbers(frame, columns.pulls)
+            self.successes = self._numbers(frame, columns.successes)
+            for name, values in ((columns.successes, self.successes), (columns.pulls, self.pulls)):
+                self._refuse_fractions(name, values)
+            self._mark(
+                f"negative {columns.pulls} or {columns.successes}", (self.pulls < 0) | (self.successes < 0)
+            )
+            self._mark(f"more {columns.successes} than {columns.pulls}", self.successes > self.pulls)
+            if add_up:
+                self.good &= self.pulls > 0  # a day on which nothing was shown
+            else:
+                self._mark(f"no {columns.pulls}", self.pulls == 0)
+                self._mark(
+                    f"the {columns.experiment} and {columns.arm} of an earlier one, which --sum would add",
+                    self._repeated(),
+                )
+        else:
+            self.successes = self._numbers(frame, columns.reward)
+            self.pulls = np.ones(len(frame))
+            outside = (self.successes < 0) | (self.successes > 1)
+            self._mark(f"{columns.reward} outside [0, 1]", outside)
+
+    def _mark(self, what: str, bad: np.ndarray) -> None:
+        """Notes rows with a fault, unless they have another already."""
+        bad = bad & self.good
+        if bad.any():
+            self.faults[what] = np.flatnonzero(bad) + 1
+            self.good &= ~bad
+
+    def _refuse_fractions(self, name: str, values: np.ndarray) -> None:
+        """Rates or percentages in place of counts are no fault of some rows: nothing can be left out."""
+        good = np.flatnonzero(self.good)
+        rows = good[values[good] % 1 != 0] + 1
+        if len(rows):
+            raise InputError(
+                f"{name} must be counts, but {_rows(rows, 'a fraction')}, such as {values[rows[0] - 1]:g}: "
+                "rates and percentages are no counts, and a point does not separate thousands"
+            )
+
+    def _names(self, frame: "polars.DataFrame", name: str) -> tuple[np.ndarray, "polars.Series"]:
+        """The place of each row's name among all names, and these in their order.
+
+        Names stay in Polars: in NumPy all would be as long as the longest.
+        """
+        import polars
+
+        column = _plain(frame[name], dates=True).cast(polars.String, strict=False)
+        self._mark(
+            f"no {name}", (column.is_null() | (column.str.strip_chars() == "")).fill_null(True).to_numpy()
+        )
+        column = column.fill_null("")
+        return column.rank("dense").to_numpy().astype(np.int64) - 1, column.unique().sort()
+
+    def _numbers(self, frame: "polars.DataFrame", name: str) -> np.ndarray:
+        import polars
+
+        column = _plain(frame[name])
+        if column.dtype == polars.String:
+            column = delimited.whole_text(column.str.strip_chars())
+            self._mark(f"no {name}", (column.is_null() | (column == "")).fill_null(True).to_numpy())
+        else:
+            self._mark(f"no {name}", column.is_null().to_numpy())
+        values = column.cast(polars.Float64, strict=False).fill_null(np.nan).to_numpy()
+        self._mark(f"no number in {name}", ~np.isfinite(values))
+        return values
+
+    def _repeated(self) -> np.ndarray:
+        """Rows whose experiment and arm an earlier row has."""
+        pairs = self.experiment * len(self.labels) + self.arm
+        repeated = np.ones(len(pairs), bool)
+        repeated[np.unique(pairs, return_index=True)[1]] = False
+        return repeated
+
+    def described(self) -> Iterator[str]:
+        """Each fault, with how many rows have it and which."""
+        for what, rows in self.faults.items():
+            yield _rows(rows, what)
+
+
+def _rows(rows: np.ndarray, what: str) -> str:
+    """How many rows have something, and which."""
+    named = ", ".join(map(str, rows[:SHOWN])) + (", …" if len(rows) > SHOWN else "")
+    return f"{len(rows)} {'row has' if len(rows) == 1 else 'rows have'} {what} ({named})"
+
+
+def _plain(column: "polars.Series", dates: bool = False) -> "polars.Series":
+    """A column of text or numbers, or of dates as names; others are refused."""
+    import polars
+
+    kind = column.dtype
+    if kind in (polars.Categorical, polars.Enum):
+        return column.cast(polars.String)
+    fine = kind in (polars.String, polars.Boolean, polars.Null) or kind.is_numeric()
+    if not fine and not (dates and kind in (polars.Date, polars.Datetime, polars.Time)):
+        raise InputError(f"the column {column.name!r} must hold text or numbers, not {kind}")
+    return column
+
+
+def _grouped(table: _Rows, arms_matter: bool) -> tuple[Experiments, int]:
+    """Rows as experiments, and how many of them had a single arm."""
+    keep = table.good
+    names, first, owner = np.unique(table.experiment[keep], return_index=True, return_inverse=True)
+    owner = np.argsort(np.argsort(first))[owner]  # numbered as they appear first
+    labels, arm = np.unique(table.arm[keep], return_inverse=True)
+    cell = owner.astype(np.int64) * len(labels) + arm
+    cells, place = np.unique(cell, return_inverse=True)
+    pulls = np.bincount(place, table.pulls[keep], len(cells))
+    successes = np.bincount(place, table.successes[keep], len(cells))
+    sizes = np.bincount(cells // len(labels), minlength=len(names))
+    found = Experiments(np.concatenate([[0], np.cumsum(sizes)]), pulls, successes)
+    if arms_matter and len({len(labels), *sizes.tolist()}) > 1:
+        raise InputError(
+            f"arms that matter must be the same in every experiment: there are {len(labels)} of them, and "
+            f"{int((sizes != len(labels)).sum())} experiments lack some"
+        )
+    several = np.flatnonzero(sizes > 1)
+    kept = found.only(several)
+    texts = tuple(table.labels.gather(labels).to_list()) if arms_matter else ()
+    return dataclasses.replace(kept, labels=texts), int((sizes == 1).sum())
+
+
+def save(path: Path, parts: dict[str, Experiments]) -> None:
+    """Stores experiments by the part they belong to."""
+    arrays: dict[str, np.ndarray] = {}
+    for part, found in parts.items():
+        arrays |= {f"{part}.{name}": getattr(found, name) for name in STORED}
+    tensor_file.save(path, "experiments", arrays, {"parts": list(parts)})
+
+
+def load(path: Path, part: str) -> Experiments:
+    """The experiments of a part that was stored."""
+    if part not in PARTS:
+        raise unknown("part", part, PARTS)
+    arrays, _ = tensor_file.load(path, "experiments")
+    try:
+        starts, pulls, successes = (arrays[f"{part}.{name}"] for name in STORED)
+    except KeyError as error:
+        raise InputError(f"{path} has no {error}") from None
+    if any(array.ndim != 1 or array.dtype.kind not in "fiu" for array in (starts, pulls, successes)):
+        raise InputError(f"{path} must hold rows of numbers")
+    rise = np.concatenate([starts[:1] == 0, starts[1:] > starts[:-1], starts[-1:] == len(pulls)])
+    if len(starts) < 2 or not rise.all():
+        raise InputError(f"{path}: starts must rise from 0 to the number of arms, {len(pulls)}")
+    fine = len(successes) == len(pulls) and ((successes >= 0) & (successes <= pulls) & (pulls < MOST)).all()
+    if not fine:
+        raise InputError(f"{path}: successes must be as many as pulls, and from 0 to the pulls")
+    return Experiments(starts.astype(np.int64), pulls.astype(np.float64), successes.astype(np.float64))

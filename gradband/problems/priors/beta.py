@@ -1,0 +1,55 @@
+"""Independent arms with beta means."""
+
+import dataclasses
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from gradband.core import prng
+from gradband.core.errors import InputError, number_of_arms, positive
+from gradband.core.pytrees import pytree
+from gradband.problems import rewards as laws
+from gradband.problems.priors.base import Prior, numbers
+
+
+@pytree("a", "b")
+@dataclasses.dataclass(frozen=True, eq=False)
+class Beta(Prior):
+    """Means drawn independently, μ_i ~ Beta(a, b); a and b are numbers, or one for each arm.
+
+    >>> Beta(arms=2, a=[1, 2]).sample(random.root(0)).shape
+    (2,)
+    """
+
+    kind: ClassVar[str] = "beta"
+    arms: int
+    a: Any = 1.0
+    b: Any = 1.0
+    rewards: laws.Reward = laws.Bernoulli()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "arms", number_of_arms(self.arms))
+        object.__setattr__(self, "a", _each("a of the beta prior", self.a, self.arms))
+        object.__setattr__(self, "b", _each("b of the beta prior", self.b, self.arms))
+
+    def sample(self, key: Array) -> Array:
+        return prng.beta(key, jnp.asarray(self.a, jnp.float32), jnp.asarray(self.b, jnp.float32))
+
+    def describe(self) -> dict[str, Any]:
+        alike = (self.a == self.a[0]).all() and (self.b == self.b[0]).all()
+        a, b = (float(x[0]) if alike else x.tolist() for x in (self.a, self.b))
+        return {"kind": self.kind, "arms": self.arms, "a": a, "b": b}
+
+
+def _each(what: str, value: Any, arms: int) -> np.ndarray:
+    """Positive numbers [K] in double precision, from one for all arms or one for each."""
+    if not isinstance(value, list | tuple | np.ndarray):
+        return np.full(arms, positive(what, value))
+    array = numbers(what, value, axes=1)
+    if len(array) != arms:
+        raise InputError(f"{what} must be one number, or {arms}, one an arm, not {len(array)}")
+    for entry in array:
+        positive(what, float(entry))
+    return array

@@ -1,0 +1,80 @@
+"""Instances that were drawn before."""
+
+import dataclasses
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from gradband.core.errors import InputError, number
+from gradband.core.pytrees import pytree
+from gradband.problems import rewards as laws
+from gradband.problems.priors.base import Instance, Prior, numbers, trained_on
+
+
+@pytree("instances")
+@dataclasses.dataclass(frozen=True, eq=False)
+class Drawn(Prior):
+    """A list of instances, means [N, K].
+
+    Training draws instances from the list. With `held_out` = .2, the last fifth of them is kept for
+    evaluation, which goes through it in order, each instance once; with 0, evaluation goes through all.
+    Compiled code does not know which prior they come from: what plays on several of them is compiled once.
+
+    >>> from gradband.problems.priors.beta import Beta
+    >>> Drawn.of(Beta(arms=3), 100, jax.random.key(0)).fresh().size
+    100
+    """
+
+    kind: ClassVar[str] = "drawn"
+    instances: Any
+    held_out: float = 0.2
+    rewards: laws.Reward = laws.Bernoulli()
+    arms: int = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        instances = numbers("means", self.instances, axes=2)
+        number("held_out", self.held_out, 0, 0.9)
+        if self.held_out > 0 and len(instances) < 2:
+            raise InputError("a list of one instance can't hold any out: set held_out to 0")
+        self.rewards.check(instances)
+        object.__setattr__(self, "instances", instances.astype(np.float32))
+        object.__setattr__(self, "arms", instances.shape[1])
+
+    @classmethod
+    def of(cls, prior: Prior, count: int, key: Array) -> "Drawn":
+        """So many instances of a prior, all of them to evaluate on."""
+        numbered = jnp.arange(count)
+        keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(numbered)
+        drawn = jax.jit(jax.vmap(lambda i, key: prior.means(prior.nth(i, key))))(numbered, keys)
+        return cls(np.asarray(drawn), 0, prior.rewards)
+
+    @property
+    def trained_on(self) -> int:
+        """How many instances `sample` draws from; the others are held out."""
+        return trained_on(int(self.instances.shape[0]), self.held_out)
+
+    def sample(self, key: Array) -> Array:
+        return jnp.asarray(self.instances)[jax.random.randint(key, (), 0, self.trained_on)]
+
+    def fresh(self) -> "Drawn":
+        rest = self.instances[self.trained_on :] if self.held_out > 0 else self.instances
+        return DrawnInOrder(rest, 0, self.rewards)
+
+    def describe(self) -> dict[str, Any]:
+        return {"kind": self.kind, "means": self.instances.tolist(), "held_out": self.held_out}
+
+
+@pytree("instances")
+@dataclasses.dataclass(frozen=True, eq=False)
+class DrawnInOrder(Drawn):
+    """Instances to evaluate on, in their order."""
+
+    @property
+    def size(self) -> int:
+        return int(self.instances.shape[0])
+
+    def nth(self, index: Array, key: Array) -> Instance:
+        return jnp.asarray(self.instances)[index % self.size]

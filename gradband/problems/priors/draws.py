@@ -1,0 +1,57 @@
+"""A check by draws that rewards of one's own have the means that their prior says."""
+
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from gradband.core.errors import InputError
+from gradband.problems.priors.base import Prior
+
+INSTANCES = 16
+DRAWS = 1 << 20  # in all
+MOST = 6.0  # standard errors of an arm's mean; a true one is refused once in 10⁸ or so
+
+
+def check_draws(prior: Prior, horizon: int) -> None:
+    """Refuses a prior whose rewards do not have the means that it says: regrets would be silently wrong.
+
+    What belongs to this library is known to be right. A prior is checked when it is first used.
+    """
+    own = (type(prior), type(prior.rewards))
+    if prior.knows_means and not all(kind.__module__.startswith("gradband.") for kind in own):
+        _check(prior, horizon)
+
+
+@functools.lru_cache(maxsize=64)
+def _check(prior: Prior, horizon: int) -> None:
+    each = max(64, DRAWS // (INSTANCES * prior.arms))
+    keys = jax.random.split(jax.random.key(0), INSTANCES)
+
+    def of(key: Array) -> tuple[Array, Array, Array]:
+        """Means [K] that the prior says, and those and the standard errors of draws."""
+        instance = prior.sample(jax.random.fold_in(key, 0))
+        rounds = jnp.arange(each)
+        drawn = jax.vmap(lambda t: jax.random.fold_in(jax.random.fold_in(key, 1), t))(rounds)
+
+        def arm(i: Array) -> Array:
+            return jax.vmap(lambda key, t: prior.reward(key, instance, i, t))(drawn, rounds % horizon)
+
+        rewards = jax.vmap(arm)(jnp.arange(prior.arms))
+        return prior.means(instance), rewards.mean(1), rewards.std(1) / math.sqrt(each)
+
+    said, found, se = (np.asarray(x, np.float64) for x in jax.jit(jax.vmap(of))(keys))
+    noise = se + 1e-6 * (1 + np.abs(said))
+    z = (found - said) / noise
+    all_arms = z.sum() / math.sqrt(z.size)
+    if np.abs(z).max() > MOST or abs(all_arms) > MOST or not np.isfinite(z).all():
+        at = np.unravel_index(np.argmax(np.abs(np.nan_to_num(z, nan=np.inf))), z.shape)
+        raise InputError(
+            f"rewards of {type(prior.rewards).__name__} do not have the means that {type(prior).__name__} "
+            f"says: draws of an arm with the mean {said[at]:.4g} have {found[at]:.4g} ± {se[at]:.2g}, and "
+            f"all {z.size} arms together are {all_arms:.1f} standard errors off; say the mean of what is "
+            "drawn (after clipping, for example)"
+        )

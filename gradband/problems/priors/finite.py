@@ -1,0 +1,56 @@
+"""A list of instances."""
+
+import dataclasses
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from gradband.core import prng
+from gradband.core.errors import InputError
+from gradband.core.pytrees import pytree
+from gradband.problems import rewards as laws
+from gradband.problems.priors.base import Prior, numbers
+
+
+@pytree("instances", "weights")
+@dataclasses.dataclass(frozen=True, eq=False)
+class Finite(Prior):
+    """A list of instances, means [J, K], drawn with `weights` [J] (equal ones by default).
+
+    >>> Finite([[0.6, 0.4], [0.4, 0.6]]).arms
+    2
+    """
+
+    kind: ClassVar[str] = "finite"
+    instances: Any
+    weights: Any = None
+    rewards: laws.Reward = laws.Bernoulli()
+    arms: int = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        instances = numbers("means", self.instances, axes=2)
+        self.rewards.check(instances)
+        count = instances.shape[0]
+        weights = np.full(count, 1 / count) if self.weights is None else self.weights
+        weights = numbers("weights", weights, axes=1)
+        if weights.shape != (count,):
+            raise InputError(f"weights must be {count}, one an instance, not {len(weights)}")
+        if (weights < 0).any():
+            raise InputError(f"weights must not be negative, as {weights.min():g} is")
+        if abs(weights.sum() - 1) > 1e-6:
+            raise InputError(f"weights must sum to 1, not {weights.sum():g}")
+        # In double precision, as they were given; compiled code takes them as float32.
+        object.__setattr__(self, "instances", instances)
+        object.__setattr__(self, "weights", weights)
+        object.__setattr__(self, "arms", instances.shape[1])
+
+    def sample(self, key: Array) -> Array:
+        edges = jnp.cumsum(self.weights)
+        index = jnp.sum(prng.uniform(key) * edges[-1] >= edges)
+        return jnp.asarray(self.instances)[index]
+
+    def describe(self) -> dict[str, Any]:
+        means, weights = self.instances.tolist(), self.weights.tolist()
+        return {"kind": self.kind, "means": means, "weights": weights}

@@ -1,0 +1,40 @@
+"""Independent arms with normal means."""
+
+import dataclasses
+from typing import Any, ClassVar
+
+import jax
+from jax import Array
+
+from gradband.core.errors import InputError, number, number_of_arms, positive
+from gradband.core.pytrees import pytree
+from gradband.problems import rewards as laws
+from gradband.problems.priors.base import Prior
+
+
+@pytree("mean", "sd")
+@dataclasses.dataclass(frozen=True, eq=False)
+class Gaussian(Prior):
+    """Means drawn independently, μ_i ~ N(mean, sd²); rewards are N(μ_i, 1) unless given."""
+
+    kind: ClassVar[str] = "gaussian"
+    arms: int
+    mean: float = 0.0
+    sd: float = 1.0
+    rewards: laws.Reward = laws.Gaussian()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "arms", number_of_arms(self.arms))
+        number("mean of the gaussian prior", self.mean)
+        positive("sd of the gaussian prior", self.sd)
+        if self.rewards.unit:
+            raise InputError(
+                f"a gaussian prior has means outside [0, 1], which {self.rewards.kind} rewards "
+                "can't have: use gaussian rewards"
+            )
+
+    def sample(self, key: Array) -> Array:
+        return self.mean + self.sd * jax.random.normal(key, (self.arms,))
+
+    def describe(self) -> dict[str, Any]:
+        return {"kind": self.kind, "arms": self.arms, "mean": self.mean, "sd": self.sd}

@@ -1,0 +1,42 @@
+"""Another prior's instances with all rates higher or lower."""
+
+import dataclasses
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+from jax import Array
+
+from gradband.core.errors import InputError, positive
+from gradband.core.pytrees import pytree
+from gradband.problems import rewards as laws
+from gradband.problems.priors.base import Prior
+
+
+@pytree("prior", "factor")
+@dataclasses.dataclass(frozen=True, eq=False)
+class Scaled(Prior):
+    """The means of another prior, times a factor, and at most 1.
+
+    >>> from gradband.problems.priors.beta import Beta
+    >>> Scaled(Beta(arms=3), 0.5).arms
+    3
+    """
+
+    kind: ClassVar[str] = "scaled"
+    prior: Prior
+    factor: float
+    rewards: laws.Reward = laws.Bernoulli()
+    arms: int = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        if not self.prior.knows_means or not self.prior.rewards.unit:
+            raise InputError("only means in [0, 1] can be scaled")
+        object.__setattr__(self, "factor", positive("factor", self.factor))
+        object.__setattr__(self, "rewards", self.prior.rewards)
+        object.__setattr__(self, "arms", self.prior.arms)
+
+    def sample(self, key: Array) -> Array:
+        return jnp.minimum(self.factor * self.prior.means(self.prior.sample(key)), 1.0)
+
+    def describe(self) -> dict[str, Any]:
+        return {"kind": self.kind, "factor": float(self.factor), "prior": self.prior.describe()}

@@ -1,0 +1,89 @@
+"""Tables of realised rewards."""
+
+import dataclasses
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from gradband.core.errors import InputError, number
+from gradband.core.pytrees import pytree
+from gradband.problems import rewards as laws
+from gradband.problems.priors.base import Instance, Prior, checksum, numbers, trained_on
+
+
+@pytree("table", dropped=("file",))
+@dataclasses.dataclass(frozen=True, eq=False)
+class Table(Prior):
+    """Realised rewards [N, K, n] of past instances, whose means are unknown.
+
+    Training draws instances from the table. With `held_out` = .2, the last fifth of them is kept
+    for evaluation, which goes through it in order, each instance once.
+    """
+
+    kind: ClassVar[str] = "table"
+    knows_means: ClassVar[bool] = False
+    table: Any
+    held_out: float = 0.2
+    file: str = ""
+    rewards: laws.Reward = laws.Realised()
+    arms: int = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        table = numbers("the reward table", self.table, axes=3)
+        number("held_out", self.held_out, 0, 0.9)
+        if self.held_out > 0 and len(table) < 2:
+            raise InputError("a table with one instance can't hold any out: set held_out to 0")
+        object.__setattr__(self, "table", table.astype(np.float32))
+        object.__setattr__(self, "arms", table.shape[1])
+
+    @property
+    def trained_on(self) -> int:
+        """How many instances `sample` draws from; the others are held out."""
+        return trained_on(int(self.table.shape[0]), self.held_out)
+
+    @property
+    def checksum(self) -> str:
+        """What tells this table from another behind the same file name."""
+        return checksum(self.table)
+
+    @property
+    def unit(self) -> bool:
+        return bool((self.table >= 0).all() and (self.table <= 1).all())
+
+    def sample(self, key: Array) -> Array:
+        """The number of an instance, drawn with equal probabilities."""
+        return jax.random.randint(key, (), 0, self.trained_on)
+
+    def means(self, instance: Instance) -> Array:
+        raise InputError("the means of a reward table are unknown")
+
+    def reward(self, key: Array, instance: Instance, arm: Array, t: Array) -> Array:
+        return jnp.asarray(self.table)[instance, arm, t]
+
+    def fresh(self) -> "Table":
+        rest = self.table[self.trained_on :] if self.held_out > 0 else self.table
+        return HeldOut(rest, held_out=0)
+
+    def check_horizon(self, horizon: int) -> None:
+        if horizon > self.table.shape[2]:
+            raise InputError(f"the reward table has {self.table.shape[2]} rounds, the horizon is {horizon}")
+
+    def describe(self) -> dict[str, Any]:
+        about = {"file": self.file, "held_out": self.held_out, "checksum": self.checksum}
+        return {"kind": self.kind, **about}
+
+
+@pytree("table", dropped=("file",))
+@dataclasses.dataclass(frozen=True, eq=False)
+class HeldOut(Table):
+    """The instances of a table that were kept for evaluation, in their order."""
+
+    @property
+    def size(self) -> int:
+        return int(self.table.shape[0])
+
+    def nth(self, index: Array, key: Array) -> Array:
+        return index % self.size

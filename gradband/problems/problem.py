@@ -1,0 +1,116 @@
+"""A problem: a prior and a horizon."""
+
+import dataclasses
+from typing import Any
+
+from jax import Array
+
+from gradband.core import prng
+from gradband.core.errors import InputError, shown, unknown, whole
+from gradband.core.pytrees import pytree
+from gradband.problems import priors, rewards
+from gradband.problems.priors import Instance, Prior
+
+NOISES = ("shared", "independent")
+
+
+@pytree("prior", dropped=("name",))
+@dataclasses.dataclass(frozen=True, eq=False)
+class Problem:
+    """Instances from `prior`, each played for `horizon` rounds.
+
+    With `noise="shared"` one draw a round serves all arms. A policy sees only the arm it pulls, so
+    its reward and gradient have the same law as with `noise="independent"`, the paper's setting;
+    differences between two rollouts on an instance are less noisy.
+
+    With B `pulls_per_round`, decisions are served in batches: a policy fixes its probabilities for the
+    next B pulls, and sees their results together. The horizon counts pulls, and there are n / B rounds.
+
+    `afterwards` is how many more pulls the arm gets that the policy recommends after the last round (by
+    its `recommend`). They count in rewards, regrets, gradients and optima, and nothing is learned from
+    them: the visitors who see the winner of a test once it has ended.
+
+    >>> Problem(priors.Beta(arms=10), horizon=1000).arms
+    10
+    """
+
+    prior: Prior
+    horizon: int
+    noise: str = "shared"
+    name: str = ""
+    pulls_per_round: int = 1
+    afterwards: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "horizon", whole("horizon", self.horizon))
+        if not isinstance(self.prior, Prior):
+            raise InputError(f"a problem's prior must be a Prior, not {shown(self.prior)}")
+        if not isinstance(self.prior.rewards, rewards.Reward):
+            raise InputError(f"a prior's rewards must be a Reward, not {shown(self.prior.rewards)}")
+        if self.noise not in NOISES:
+            raise unknown("noise", self.noise, NOISES)
+        self.prior.check_horizon(self.horizon)
+        object.__setattr__(self, "pulls_per_round", whole("pulls_per_round", self.pulls_per_round))
+        object.__setattr__(self, "afterwards", whole("afterwards", self.afterwards, least=0))
+        if self.afterwards and not self.prior.knows_means:
+            raise InputError("what comes afterwards is counted by means, which this prior does not know")
+        if self.horizon % self.pulls_per_round:
+            raise InputError(
+                f"the horizon counts pulls: {self.horizon} of them are not whole batches of "
+                f"{self.pulls_per_round}"
+            )
+        priors.check_draws(self.prior, self.horizon)
+        if self.pulls_per_round > 1 and not isinstance(self.prior.rewards, rewards.Bernoulli):
+            raise InputError(f"batches need bernoulli rewards, not {self.prior.rewards.kind} ones")
+
+    @property
+    def rounds(self) -> int:
+        """How often the policy decides."""
+        return self.horizon // self.pulls_per_round
+
+    @property
+    def pulls(self) -> int:
+        """All pulls that count: those of the horizon, and those afterwards."""
+        return self.horizon + self.afterwards
+
+    @property
+    def arms(self) -> int:
+        return self.prior.arms
+
+    @property
+    def unit(self) -> bool:
+        """Whether all rewards lie in [0, 1]."""
+        return self.prior.unit
+
+    def one_by_one(self, what: str) -> None:
+        """Refuses what needs every reward at once, if they come in batches."""
+        if self.pulls_per_round > 1:
+            raise InputError(
+                f"{what} needs to see every reward at once, not in batches of {self.pulls_per_round}"
+            )
+
+    def reward(self, key: Array, instance: Instance, arm: Array, t: Array) -> Array:
+        """The reward Y[arm, t] of an instance; the key is the round's."""
+        if self.noise == "independent":
+            key = prng.fold_in(key, arm)
+        return self.prior.reward(key, instance, arm, t)
+
+    def replace(self, **changes: Any) -> "Problem":
+        """The same problem with another horizon, noise, prior or name."""
+        return dataclasses.replace(self, **changes)
+
+    def fresh(self) -> "Problem":
+        """The problem on instances that were not trained on."""
+        return self.replace(prior=self.prior.fresh())
+
+    def describe(self) -> dict[str, Any]:
+        """The problem as a problem file would say it."""
+        return {
+            "name": self.name,
+            "horizon": self.horizon,
+            "noise": self.noise,
+            "prior": self.prior.describe(),
+            "rewards": self.prior.rewards.describe(),
+            **({"pulls_per_round": self.pulls_per_round} if self.pulls_per_round > 1 else {}),
+            **({"afterwards": self.afterwards} if self.afterwards else {}),
+        }

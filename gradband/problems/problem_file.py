@@ -1,0 +1,182 @@
+"""Problems from TOML files (docs/problems.md)."""
+
+import dataclasses
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from gradband.core import files
+from gradband.core.errors import InputError, number_of_arms, shown, unknown
+from gradband.problems import priors, rewards
+from gradband.problems.paper_problems import NAMED, named
+from gradband.problems.priors import Prior
+from gradband.problems.problem import Problem
+from gradband.problems.reward_tables import read_table
+
+LARGEST_FILE = 1 << 24  # bytes of a problem file
+OPTIONAL = ("pulls_per_round", "afterwards")
+OLD_KEYS = {"batch": "pulls_per_round"}
+KINDS = ("finite", "beta", "gaussian", "hierarchical", "mixture", "table")
+
+
+def load(source: str, arms: int | None = None, horizon: int | None = None) -> Problem:
+    """A problem by its name or from a TOML file."""
+    path = Path(source)
+    if path.suffix != ".toml":
+        if source not in NAMED:
+            raise unknown("problem", source, [*NAMED, "FILE.toml"])
+        return named(source, arms, horizon)
+    try:
+        given = tomllib.loads(files.read(path, LARGEST_FILE).decode("utf-8"))
+    except InputError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is not valid TOML: {error}") from None
+    try:
+        problem = parse(given, path.parent, arms)
+        return problem if horizon is None else problem.replace(horizon=horizon)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def fit_of(source: str) -> tuple[dict[str, Any], Path] | None:
+    """What `gradband fit` wrote of other priors into a problem file, and its folder, if it did.
+
+    Where arms matter there are no others, and experiments can't be drawn again with any arm for another.
+    """
+    path = Path(source)
+    if path.suffix != ".toml":
+        return None
+    fit = tomllib.loads(files.read(path, LARGEST_FILE).decode("utf-8")).get("fit")
+    if fit is None or (isinstance(fit, dict) and fit.get("chosen") == "by arm"):
+        return None
+    if not isinstance(fit, dict) or not isinstance(fit.get("others"), list):
+        raise InputError(f"{path}: fit must be as gradband fit wrote it")
+    _beside(fit.get("file"), path.parent)
+    return fit, path.parent
+
+
+def as_problem(given: object) -> Problem:
+    """A problem, or the one of this name or file; an error for anything else."""
+    if isinstance(given, str | Path):
+        return load(str(given))
+    if isinstance(given, Problem):
+        return given
+    raise InputError(f"a problem must be a Problem, a name or a TOML file, not {shown(given)}")
+
+
+def parse(given: dict[str, Any], folder: Path | None = None, arms: int | None = None) -> Problem:
+    """A problem from what a problem file says; tables are read from inside `folder`."""
+    if not isinstance(given, dict):
+        raise InputError(f"a problem must be a dictionary, not {shown(given)}")
+    given = _with_new_keys(given)
+    _keys("", given, required=("horizon", "prior"), optional=("name", "noise", "rewards", *OPTIONAL, "fit"))
+    prior = dict(_table("prior", given["prior"]))
+    kind = prior.pop("kind", None)
+    if kind == "resampled":
+        raise InputError(
+            "the prior kind 'resampled' is gone, since it made arms differ too much: run gradband fit again"
+        )
+    if kind not in KINDS:
+        raise unknown("prior.kind", kind, KINDS)
+    if arms is not None:
+        if kind in ("finite", "table"):
+            raise InputError(f"the number of arms of a {kind} prior is fixed by its entries")
+        prior["arms"] = number_of_arms(arms)
+    pays = {"rewards": _reward(given["rewards"])} if "rewards" in given else {}
+    name = given.get("name", "")
+    if not isinstance(name, str):
+        raise InputError(f"name must be a string, not {shown(name)}")
+    return Problem(
+        _prior(kind, prior, pays, folder),
+        given["horizon"],
+        noise=given.get("noise", "shared"),
+        name=name,
+        **{key: given[key] for key in OPTIONAL if key in given},
+    )
+
+
+def _with_new_keys(given: dict[str, Any]) -> dict[str, Any]:
+    """The entries of a problem file under the names that they have now."""
+    for old, new in OLD_KEYS.items():
+        if old in given and new in given:
+            raise InputError(f"the key '{old}' is the old name of '{new}': keep one of them")
+    return {OLD_KEYS.get(key, key): value for key, value in given.items()}
+
+
+def _prior(kind: str, given: dict[str, Any], pays: dict[str, Any], folder: Path | None) -> Prior:
+    if kind == "finite":
+        _keys("prior.", given, required=("means",), optional=("weights",))
+        return priors.Finite(given["means"], given.get("weights"), **pays)
+    if kind == "beta":
+        _keys("prior.", given, required=("arms",), optional=("a", "b"))
+        return priors.Beta(**given, **pays)
+    if kind == "gaussian":
+        _keys("prior.", given, required=("arms",), optional=("mean", "sd"))
+        return priors.Gaussian(**given, **pays)
+    if kind == "hierarchical":
+        _keys("prior.", given, required=("arms", "a", "b", "strength"), optional=("spread", "slope"))
+        return priors.Hierarchical(**given, **pays)
+    if kind == "mixture":
+        _keys("prior.", given, required=("arms", "weights", "a", "b"))
+        return priors.Mixture(**given, **pays)
+    _keys("prior.", given, required=("file",), optional=("held_out", "checksum"))
+    if pays:
+        raise InputError("a table prior holds its own rewards: remove [rewards]")
+    table = read_table(_beside(given["file"], folder))
+    return _unchanged(priors.Table(table, given.get("held_out", 0.2), file=given["file"]), given)
+
+
+def _unchanged(prior: priors.Table, given: dict[str, Any]) -> Prior:
+    """The prior, if it has the checksum that is given, or none is."""
+    if given.get("checksum", prior.checksum) != prior.checksum:
+        raise InputError(
+            f"{prior.file} has changed: its checksum is {prior.checksum}, not {shown(given['checksum'])}"
+        )
+    return prior
+
+
+def _beside(file: Any, folder: Path | None) -> Path:
+    """The path of a file that a problem file names, inside its folder."""
+    if not isinstance(file, str) or not file or folder is None:
+        raise InputError(f"prior.file must be the path of a file, not {shown(file)}")
+    try:
+        path = (folder / file).resolve()
+        path.stat()
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError, RuntimeError) as error:
+        raise InputError(f"prior.file can't be read, {shown(file)}: {error}") from None
+    if not path.is_relative_to(folder.resolve()):
+        raise InputError(f"prior.file must lie in the problem file's folder, which {file} does not")
+    return path
+
+
+def _reward(given: Any) -> rewards.Reward:
+    entries = dict(_table("rewards", given))
+    kind = entries.pop("kind", None)
+    if not isinstance(kind, str) or kind not in rewards.REWARDS:
+        raise unknown("rewards.kind", kind, rewards.REWARDS)
+    law = rewards.REWARDS[kind]
+    _keys("rewards.", entries, optional=tuple(f.name for f in dataclasses.fields(law)))
+    return law(**entries)
+
+
+def _table(key: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InputError(f"{key} must be a table, [{key}], not {shown(value)}")
+    return value
+
+
+def _keys(
+    prefix: str,
+    given: dict[str, Any],
+    required: tuple[str, ...] = (),
+    optional: tuple[str, ...] = (),
+) -> None:
+    for key in given:
+        if key not in required + optional:
+            raise unknown("key", f"{prefix}{key}", [prefix + name for name in required + optional])
+    for key in required:
+        if key not in given:
+            raise InputError(f"the key '{prefix}{key}' is missing")

@@ -1,0 +1,83 @@
+"""Reading tables of realised rewards, with distrust."""
+
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from gradband.core import parquet
+from gradband.core.errors import InputError
+
+TABLE_LIMIT = 4 << 30  # bytes of a reward table that is read into memory
+
+
+def read_table(path: Path) -> np.ndarray:
+    """Realised rewards [N, K, n] from an .npz file (array `rewards`) or a Parquet file.
+
+    A Parquet file has the columns `instance`, `arm` and `round`, whole numbers, and `reward`, and a row for
+    every combination.
+    """
+    if not path.is_file():
+        raise InputError(f"there is no file {path.name} beside the problem file")
+    if path.suffix == ".npz":
+        return _read_npz(path)
+    if path.suffix == ".parquet":
+        return _read_parquet(path)
+    raise InputError(f"a reward table must be an .npz or .parquet file, not {path.name}")
+
+
+def _read_npz(path: Path) -> np.ndarray:
+    """The array is allocated only if the file really holds what its header claims."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            size = archive.getinfo("rewards.npy").file_size
+            if size > TABLE_LIMIT:
+                raise InputError(f"{path.name} holds more than {TABLE_LIMIT >> 30} GiB of rewards")
+            with archive.open("rewards.npy") as member:
+                version = np.lib.format.read_magic(member)
+                read = {
+                    (1, 0): np.lib.format.read_array_header_1_0,
+                    (2, 0): np.lib.format.read_array_header_2_0,
+                }.get(version)
+                if read is None:
+                    raise ValueError(f"its format is {version}")
+                shape, fortran, dtype = read(member)
+                if dtype.kind not in "fiub":
+                    raise InputError(f"the rewards in {path.name} must be numbers, not {dtype}")
+                wanted = int(np.prod(shape, dtype=object)) * dtype.itemsize
+                if wanted != size - member.tell():
+                    raise InputError(f"{path.name} is damaged: it does not hold what it claims")
+                values = np.frombuffer(member.read(), dtype)
+        return values.reshape(shape, order="F" if fortran else "C")
+    except InputError:
+        raise
+    except KeyError:
+        raise InputError(f"{path.name} must hold an array named 'rewards'") from None
+    except Exception as error:  # zip, zlib and numpy have a dozen kinds of errors for damaged files
+        raise InputError(f"{path.name} is not a readable .npz file: {error}") from None
+
+
+def _read_parquet(path: Path) -> np.ndarray:
+    columns = ["instance", "arm", "round", "reward"]
+    frame = parquet.read(path, columns)
+    import polars
+
+    kinds = {name: frame[name].dtype for name in columns}
+    for name in columns:
+        kind, value = kinds[name], name == "reward"
+        if not (kind.is_numeric() or kind == polars.Boolean if value else kind.is_integer()):
+            wanted = "numbers" if value else "whole numbers"
+            raise InputError(f"the column {name} of {path.name} must hold {wanted}, not {kind}")
+    try:
+        counts = [frame[name].n_unique() for name in columns[:3]]
+        complete = frame.select(columns[:3]).n_unique() == len(frame) == np.prod(counts)
+        values = frame.sort(columns[:3])["reward"].cast(polars.Float64).to_numpy()
+    except (polars.exceptions.PolarsError, polars.exceptions.PanicException) as error:
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"{path.name} must have numbers in its columns: {first}") from None
+    if not complete:
+        raise InputError(
+            f"{path.name} must hold one reward for every instance, arm and round: "
+            f"{' × '.join(map(str, counts))} rows, not {len(frame)}"
+        )
+    return values.reshape(counts)

@@ -1,0 +1,107 @@
+"""Past experiments as they may really have been: means drawn from posteriors, which shrink observed rates.
+
+Observed rates vary more than means, since each has noise of its own. A posterior given a fitted prior
+takes that noise out. All fitted priors are mixtures of beta distributions that an experiment's arms
+share: one of them (pooled), some (mixture), or one for each level and spread on a grid (hierarchical).
+"""
+
+import dataclasses
+
+import numpy as np
+from scipy.special import betaln, logsumexp
+
+from gradband.core.errors import InputError
+from gradband.problems import priors
+from gradband.problems.past_experiments import Experiments
+from gradband.solvers.levels import components_of
+
+NODES = 9  # of how far arms vary around their level
+
+
+@dataclasses.dataclass(frozen=True)
+class Components:
+    """Beta distributions with shapes a and b [G], one of which an experiment's arms come from."""
+
+    log_weights: np.ndarray
+    a: np.ndarray
+    b: np.ndarray
+
+    @classmethod
+    def of(cls, prior: priors.Prior) -> "Components":
+        """The components of a fitted prior."""
+        if isinstance(prior, priors.Hierarchical):
+            numbers = (float(getattr(prior, name)) for name in ("a", "b", "strength", "spread", "slope"))
+            log_weights, *shapes = components_of(*numbers, count=NODES)
+            return cls(log_weights - logsumexp(log_weights), *shapes)
+        if isinstance(prior, priors.Mixture):
+            return cls(np.log(np.maximum(prior.weights, 1e-300)), prior.a, prior.b)
+        if isinstance(prior, priors.Beta) and shrinks(prior):
+            return cls(np.zeros(1), prior.a[:1], prior.b[:1])
+        raise InputError(f"a {prior.kind} prior has no posterior that past experiments could be drawn from")
+
+    def log_joint(self, experiments: Experiments) -> np.ndarray:
+        """log P(component, an experiment's counts) [E, G], up to what all priors share."""
+        wins = experiments.successes[:, None]
+        losses = (experiments.pulls - experiments.successes)[:, None]
+        each = betaln(self.a + wins, self.b + losses) - betaln(self.a, self.b)
+        return self.log_weights + np.add.reduceat(each, experiments.starts[:-1], axis=0)
+
+    def edges(self, experiments: Experiments) -> np.ndarray:
+        """Cumulative posterior weights [E, G] of the components."""
+        joint = self.log_joint(experiments)
+        found = np.cumsum(np.exp(joint - joint.max(1, keepdims=True)), axis=1)
+        return found / found[:, -1:]
+
+    def means(self, edges: np.ndarray, arms: Experiments, rng: np.random.Generator) -> np.ndarray:
+        """Means [count, K] of `arms`, K in a row, each row from one component, by `edges` [count, G]."""
+        chosen = (rng.random((len(edges), 1)) >= edges).sum(1, keepdims=True)
+        wins, losses = (x.reshape(len(edges), -1) for x in (arms.successes, arms.pulls - arms.successes))
+        return rng.beta(self.a[chosen] + wins, self.b[chosen] + losses)
+
+
+def shrinks(prior: priors.Prior) -> bool:
+    """Whether the prior has components, so that experiments have a posterior."""
+    alike = isinstance(prior, priors.Beta) and len({*zip(prior.a, prior.b, strict=True)}) == 1
+    return alike or isinstance(prior, priors.Hierarchical | priors.Mixture)
+
+
+def likeliest(candidates: list[priors.Prior], experiments: Experiments) -> priors.Prior:
+    """The prior that makes the experiments likeliest."""
+    return max(
+        candidates,
+        key=lambda prior: float(logsumexp(Components.of(prior).log_joint(experiments), axis=1).sum()),
+    )
+
+
+def draw(
+    prior: priors.Prior, experiments: Experiments, arms: int, count: int, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Means [count, K] of experiments given their counts, and the experiment [count] of each instance.
+
+    Instances go through the experiments in a random order, again and again. Each has K of its experiment's
+    arms, any of them once; if there are fewer, the others are new arms of the same experiment.
+    """
+    rng = np.random.default_rng(seed)
+    owner = np.resize(rng.permutation(len(experiments)), count)
+    chosen = sized(with_new_arms(experiments.only(owner), arms), arms, rng)
+    components = Components.of(prior)
+    return components.means(components.edges(experiments)[owner], chosen, rng), owner
+
+
+def sized(experiments: Experiments, arms: int, rng: np.random.Generator) -> Experiments:
+    """K arms of each experiment, which has at least as many, at random and in random order."""
+    order = np.lexsort((rng.random(len(experiments.pulls)), experiments.owner))
+    kept = order[(experiments.starts[:-1, None] + np.arange(arms)).ravel()]
+    starts = np.arange(len(experiments) + 1) * arms
+    return dataclasses.replace(
+        experiments, starts=starts, pulls=experiments.pulls[kept], successes=experiments.successes[kept]
+    )
+
+
+def with_new_arms(experiments: Experiments, arms: int) -> Experiments:
+    """Experiments with at least K arms: where there are fewer, others that were never pulled."""
+    missing = np.maximum(arms - experiments.sizes, 0)
+    at = np.repeat(experiments.starts[1:], missing)
+    starts = experiments.starts + np.concatenate([[0], np.cumsum(missing)])
+    pulls, successes = (np.insert(x, at, 0.0) for x in (experiments.pulls, experiments.successes))
+    return dataclasses.replace(experiments, starts=starts, pulls=pulls, successes=successes)

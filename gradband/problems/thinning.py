@@ -1,0 +1,87 @@
+"""What a promise is worth, checked without any model.
+
+A part of each arm's pulls is taken for exploration, the best arm there is chosen, and the rest of the pulls
+says how good it really was. A prior promises the same quantity for experiments of the same sizes. If
+the two disagree, so will every gain that is computed from this prior.
+"""
+
+import dataclasses
+import math
+
+import numpy as np
+
+from gradband.core.statistics import Mean
+from gradband.problems import priors, shrinkage
+from gradband.problems.past_experiments import Experiments
+
+SHARES = (0.1, 0.25, 0.5)  # of the pulls that explore
+TIMES = 40  # each experiment is explored again
+FEWEST = 10  # experiments to conclude from
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """The gain of the winner over the mean arm in a thousand pulls, real and promised."""
+
+    share: float
+    """of the pulls that were explored"""
+    experiments: int
+    real: Mean
+    promised: float
+    difference: Mean
+    """promised − real, paired by experiment"""
+
+    @property
+    def z(self) -> float:
+        return self.difference.mean / self.difference.se if self.difference.se > 0 else math.inf
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether the promise is within two standard errors, or None if experiments are too few."""
+        return None if self.experiments < FEWEST else abs(self.z) <= 2
+
+
+def check(
+    prior: priors.Prior, experiments: Experiments, arms: int, given: bool = True, seed: int = 0
+) -> tuple[Check, ...]:
+    """What a prior promises of experiments, beside what came true, for each share explored.
+
+    The promise comes from posterior draws `given` their counts, or from draws of the prior itself.
+    Of experiments with more arms, K at random are used; those with fewer say nothing of K arms. Where
+    successes are not whole numbers there is nothing to thin, and no check.
+    """
+    large = experiments.only(np.flatnonzero(experiments.sizes >= arms))
+    if len(large) == 0 or large.pulls.min() < 2 or not shrinkage.shrinks(prior):
+        return ()
+    if (large.successes % 1).any() or (large.pulls % 1).any():
+        return ()
+    chosen = shrinkage.sized(large, arms, np.random.default_rng(seed))
+    zeros = np.zeros_like(chosen.pulls)
+    known = chosen if given else dataclasses.replace(chosen, pulls=zeros, successes=zeros)
+    return tuple(compare(prior, chosen, known, share, seed) for share in SHARES)
+
+
+def compare(
+    prior: priors.Prior, experiments: Experiments, known: Experiments, share: float, seed: int
+) -> Check:
+    """Real gains where a share of the pulls explores, and what is promised from what is `known` of them."""
+    rng, shape = np.random.default_rng([seed, round(1000 * share)]), (len(experiments), -1)
+    pulls, wins = (x.astype(np.int64).reshape(shape) for x in (experiments.pulls, experiments.successes))
+    explored = np.clip(np.round(share * pulls).astype(np.int64), 1, pulls - 1)
+    components = shrinkage.Components.of(prior)
+    edges = components.edges(known)
+    real, promised = np.zeros(len(experiments)), np.zeros(len(experiments))
+    for _ in range(TIMES):
+        seen = rng.hypergeometric(wins, pulls - wins, explored)
+        real += gains(seen / explored, (wins - seen) / (pulls - explored), rng)
+        means = components.means(edges, known, rng)
+        promised += gains(rng.binomial(explored, means) / explored, means, rng)
+    real, promised = 1000 / TIMES * real, 1000 / TIMES * promised
+    return Check(share, len(experiments), Mean.of(real), float(promised.mean()), Mean.of(promised - real))
+
+
+def gains(seen: np.ndarray, rates: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """What the arm that was seen to be best has more than the mean arm [E]; ties are broken at random."""
+    best = seen == seen.max(1, keepdims=True)
+    winner = (best * rng.random(best.shape)).argmax(1)
+    return rates[np.arange(len(rates)), winner] - rates.mean(1)

@@ -1,1 +1,0 @@
-"""What people see: tables and progress in the terminal, figures."""
