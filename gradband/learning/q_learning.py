@@ -255,10 +255,10 @@ def _iterate(
 Function = Callable[..., Any]
 
 
-def _environments(problem: Problem, instances: int, key: Array) -> tuple[Function, Function]:
+def _environments(problem: Problem, count: int, key: Array) -> tuple[Function, Function]:
     """m fresh instances: their rewards [m] for arms [m] in round t, and their regrets with that round's."""
     prior = problem.prior
-    number_ = jnp.arange(instances)
+    number_ = jnp.arange(count)
     keys, reward_keys = (
         jax.vmap(partial(jax.random.fold_in, prng.stream(key, name)))(number_)
         for name in ("prior", "reward")
@@ -276,7 +276,7 @@ def _environments(problem: Problem, instances: int, key: Array) -> tuple[Functio
             mean, best = jax.vmap(pick)(means, arm)[None], means.max(1)[None]
 
         def all_rewards() -> Array:
-            return jnp.stack([pay(t, jnp.full(instances, i))[None] for i in range(problem.arms)])
+            return jnp.stack([pay(t, jnp.full(count, i))[None] for i in range(problem.arms)])
 
         return regret.add(
             rollout.Round(
