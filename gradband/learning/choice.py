@@ -14,10 +14,12 @@ import numpy as np
 
 from gradband.core import prng
 from gradband.core.pytrees import flattened
+from gradband.core.statistics import Mean
 from gradband.engine import blocks, measure
 from gradband.gradient.estimator import FEW
 from gradband.learning.ascent import Steps
 from gradband.learning.checkpoint import TrainingState
+from gradband.learning.valley import Valley
 from gradband.policies import Params, Policy
 from gradband.problems import Problem
 
@@ -25,9 +27,11 @@ BELOW, ABOVE = 3.0, 1.0  # decades of θ that are surveyed around its start
 STRIDE = 0.5  # decades between the points of θ alone
 DEEP, WIDE = 7.0, 3.0  # decades of θ below its start, and of the others above theirs, if there are several
 KEPT = 12  # points of a survey of several parameters that are looked at more closely
-CALLS, LAST_CALLS = 60, 24  # parameters that a search for several of them plays, before and after ascent
-REACH = 0.3  # decades to each side at which a search begins
+CALLS = 60  # parameters that a search for several of them plays
+REACH = 0.3  # decades to each side of the points that are tried
 FURTHEST = 1.5  # how far beyond these points the vertex of a parabola may lie, in units of the reach
+ROUNDS = 3  # of points around the minimum of a quadratic
+RISE = 5.0  # standard errors that regrets should rise by to each side of a minimum
 LEAST, MOST = 1000, 20_000  # instances of a choice: within these a part of those in training
 SHARE, SHARE_OF_SEVERAL = 20, 2  # several parameters have costlier gradients and flatter valleys
 
@@ -40,7 +44,7 @@ class Judge:
     ) -> None:
         self.policy, self.problem, self.key = policy, problem, key
         self.instances, self.on = instances, on
-        self._known: dict[bytes, float] = {}
+        self._known: dict[bytes, Mean] = {}
 
     def hasty(self) -> "Judge":
         """A judge on the first quarter of the instances."""
@@ -48,12 +52,19 @@ class Judge:
 
     def regret(self, params: Params) -> float:
         """The mean regret; infinite if it is not a number."""
+        mean = self._measured(params).mean
+        return mean if np.isfinite(mean) else float("inf")
+
+    def noise(self, params: Params) -> float:
+        """The standard error of the mean regret."""
+        return self._measured(params).se
+
+    def _measured(self, params: Params) -> Mean:
         name = b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(params))
         if name not in self._known:
             job = measure.regret_job(self.policy, self.problem, params, self.key, self.instances)
-            regrets = blocks.join([regret for regret, _ in blocks.map_blocks(job, self.on)], self.instances)
-            mean = float(regrets.mean())
-            self._known[name] = mean if np.isfinite(mean) else float("inf")
+            pieces = [regret for regret, _ in blocks.map_blocks(job, self.on)]
+            self._known[name] = Mean.of(blocks.join(pieces, self.instances))
         return self._known[name]
 
 
@@ -77,7 +88,7 @@ def survey(judge: Judge, steps: Steps, start: Params) -> Params:
     hasty = judge.hasty()
     points = sorted((steps.shifted(start, offset) for offset in offsets), key=hasty.regret)
     best = min([start, *points[:KEPT]], key=judge.regret)
-    return search(judge, steps, best, CALLS)
+    return search(judge, steps, best)
 
 
 def _best_theta(judge: Judge, steps: Steps, start: Params) -> Params:
@@ -97,21 +108,13 @@ def _best_theta(judge: Judge, steps: Steps, start: Params) -> Params:
     return at(best)
 
 
-def search(judge: Judge, steps: Steps, params: Params, calls: int) -> Params:
-    """Better parameters nearby, or the same if there are none.
+def search(judge: Judge, steps: Steps, params: Params) -> Params:
+    """Better values of several parameters, or the same if there are none, by Nelder and Mead's simplex.
 
-    A single one by parabolas through three points, which smooth over what noise is left; several by Nelder
-    and Mead's simplex, which follows a narrow valley. It starts along θ and along the others together:
-    KL-SoftElim's valley goes that way.
+    It follows a narrow valley for decades. It starts along θ and along the others together: KL-SoftElim's
+    valley goes that way.
     """
     names = sorted(steps.moved_by_logarithm)
-    if not names:
-        return params
-    if len(names) == 1:
-        found = params
-        for reach in (REACH, REACH / 2):
-            found = min([found, *_around(judge, steps, found, names[0], reach)], key=judge.regret)
-        return found
 
     def at(offsets: np.ndarray) -> Params:
         return steps.shifted(params, dict(zip(names, offsets.tolist(), strict=True)))
@@ -120,9 +123,34 @@ def search(judge: Judge, steps: Steps, params: Params, calls: int) -> Params:
 
     alone = np.array([name == "theta" for name in names])
     simplex = REACH * np.vstack([np.zeros(len(names)), alone, ~alone, np.eye(len(names))[~alone][1:] / 3])
-    how = {"maxfev": calls, "initial_simplex": simplex, "xatol": 0.02, "fatol": 0}
+    how = {"maxfev": CALLS, "initial_simplex": simplex, "xatol": 0.02, "fatol": 0}
     end = minimize(lambda x: judge.regret(at(x)), simplex[0], method="Nelder-Mead", options=how)
     return min([params, at(end.x)], key=judge.regret)
+
+
+def refine(judge: Judge, steps: Steps, params: Params) -> Params:
+    """Parameters nearby where the regret should be least, by quadratics through noisy regrets.
+
+    A single one by parabolas through three points. Several by a quadratic through all points that were
+    played, those in the valley above all; it says where its minimum is and which way the valley goes, along
+    which more points are played.
+    """
+    names = sorted(steps.moved_by_logarithm)
+    if len(names) < 2:
+        for reach in (REACH, REACH / 2) if names else ():
+            params = min([params, *_around(judge, steps, params, names[0], reach)], key=judge.regret)
+        return params
+
+    def at(offsets: np.ndarray) -> Params:
+        return steps.shifted(params, dict(zip(names, offsets.tolist(), strict=True)))
+
+    valley = Valley.around(len(names), REACH)
+    points = np.zeros((0, len(names)))
+    for _ in range(ROUNDS):
+        points = np.vstack([points, valley.points()])
+        regrets = np.array([judge.regret(at(point)) for point in points])  # known ones are not played again
+        valley = valley.fitted(points, regrets, RISE * judge.noise(at(valley.centre)))
+    return at(valley.centre)
 
 
 def _around(judge: Judge, steps: Steps, centre: Params, name: str, reach: float) -> list[Params]:
@@ -168,8 +196,9 @@ class Chooser:
         chosen = min(found, key=lambda name: found[name])
         params = entries[chosen]
         if few:
-            better = search(judge, self.steps, params, LAST_CALLS)
-            if better is not params:
+            better, fresh = refine(self.judge(2, share=2), self.steps, params), self.judge(3)
+            # What was best of many is so by luck too: these two are compared on instances of their own.
+            if better is not params and fresh.regret(better) < fresh.regret(params):
                 chosen, params = f"near {chosen}", better
                 found[chosen] = judge.regret(better)
         return params, {"chosen": chosen, "instances": judge.instances, "regrets": found}

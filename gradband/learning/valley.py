@@ -1,0 +1,66 @@
+"""The minimum of a smooth function that is only seen with noise, by quadratics fitted to many points.
+
+The best of many noisy values is best by luck. A quadratic through all of them averages the noise out, and
+its axes say which way a narrow valley goes.
+"""
+
+import dataclasses
+
+import numpy as np
+
+LONGEST, SHORTEST = 0.6, 0.05  # lengths of axes
+FURTHEST = 1.5  # how far a minimum may lie along an axis, in units of what was looked at
+
+
+@dataclasses.dataclass(frozen=True)
+class Valley:
+    """A centre [P], axes [P, P] in columns, and the lengths [P] along which the function rises noticeably.
+
+    >>> bowl = Valley.around(2, 0.3)
+    >>> points = bowl.points()
+    >>> found = bowl.fitted(points, ((points - [0.1, -0.2]) ** 2).sum(1), 0.04)
+    >>> found.centre.round(6).tolist(), found.lengths.round(6).tolist()
+    ([0.1, -0.2], [0.2, 0.2])
+    """
+
+    centre: np.ndarray
+    axes: np.ndarray
+    lengths: np.ndarray
+
+    @classmethod
+    def around(cls, count: int, reach: float) -> "Valley":
+        """Nothing is known yet: along the coordinates."""
+        return cls(np.zeros(count), np.eye(count), np.full(count, reach))
+
+    def points(self) -> np.ndarray:
+        """Points [D, P] for a quadratic: the centre, both ways along each axis, and between each two."""
+        unit = np.eye(len(self.centre))
+        pairs = [(unit[i], unit[j]) for i in range(len(unit)) for j in range(i)]
+        between = [(one + sign * other) / np.sqrt(2) for one, other in pairs for sign in (1, -1)]
+        ways = np.array([*unit, *between])
+        moves = np.vstack([np.zeros((1, len(unit))), ways, -ways])
+        return self.centre + moves * self.lengths @ self.axes.T
+
+    def fitted(self, points: np.ndarray, values: np.ndarray, rise: float) -> "Valley":
+        """The valley of the quadratic through values at points, which rises by `rise` along its lengths.
+
+        Values far above the least say little of the valley, and count for little.
+        """
+        seen = np.isfinite(values)
+        x, y, count = points[seen] - self.centre, values[seen], len(self.centre)
+        first, second = np.triu_indices(count)
+        columns = np.hstack([np.ones((len(x), 1)), x, x[:, first] * x[:, second]])
+        if len(x) < columns.shape[1]:
+            return self
+        weight = 1 / (1 + (y - y.min()) / rise)
+        found = np.linalg.lstsq(columns * weight[:, None], y * weight, rcond=None)[0]
+        half = np.zeros((count, count))
+        half[first, second] = found[1 + count :]
+        curvature, axes = np.linalg.eigh(half + half.T)
+        curved = np.maximum(curvature, 1e-12)
+        lengths = np.clip(np.sqrt(2 * rise / curved), SHORTEST, LONGEST)
+        slopes = axes.T @ found[1 : 1 + count]
+        # Where it does not curve upwards, the minimum is as far as it may be.
+        limit = FURTHEST * np.maximum(lengths, np.abs(x).max())
+        moves = -slopes / np.maximum(curved, np.abs(slopes) / limit)
+        return Valley(self.centre + axes @ moves, axes, lengths)

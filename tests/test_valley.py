@@ -1,0 +1,63 @@
+"""The minimum of a narrow valley that is seen with noise."""
+
+import numpy as np
+import pytest
+
+from gradband.learning.valley import LONGEST, Valley
+
+# A valley as KL-SoftElim has on ten arms: steep along θ, and flat where a rises while b and θ fall.
+FLAT = np.array([1.0, -1.0, -0.8]) / np.sqrt(2.64)
+TRUTH = 0.7 * FLAT
+
+
+def excess(x):
+    """What is lost at points [D, 3], in percent of the least."""
+    x = np.atleast_2d(x) - TRUTH
+    along = x @ FLAT
+    across = x - np.outer(along, FLAT)
+    return 6 * along**2 + 200 * (across**2).sum(1)
+
+
+def searched(noise, seed, rounds=3):
+    rng = np.random.default_rng(seed)
+    valley, points, values = Valley.around(3, 0.3), np.zeros((0, 3)), np.zeros(0)
+    for _ in range(rounds):
+        more = valley.points()
+        points = np.vstack([points, more])
+        values = np.append(values, 100 + excess(more) + noise * rng.normal(size=len(more)))
+        valley = valley.fitted(points, values, 5 * noise)
+    return valley, points[values.argmin()]
+
+
+def test_a_quadratic_finds_what_the_best_of_noisy_points_does_not():
+    found = [searched(0.8, seed) for seed in range(100)]
+    by_valley = np.array([excess(valley.centre)[0] for valley, _ in found])
+    by_luck = np.array([excess(point)[0] for _, point in found])
+    assert by_valley.mean() < 0.4
+    assert by_valley.max() < 3
+    assert by_luck.mean() > 2 * by_valley.mean()
+
+
+def test_without_noise_it_is_exact():
+    valley, _ = searched(1e-3, 0)
+    assert excess(valley.centre)[0] < 1e-4
+    assert abs(abs(valley.axes[:, valley.lengths.argmax()] @ FLAT) - 1) < 1e-3, "the way the valley goes"
+
+
+@pytest.mark.parametrize("count", [2, 3, 8])
+def test_there_are_points_enough_for_a_quadratic(count):
+    points = Valley.around(count, 0.3).points()
+    coefficients = 1 + count + count * (count + 1) // 2
+    first, second = np.triu_indices(count)
+    columns = np.hstack([np.ones((len(points), 1)), points, points[:, first] * points[:, second]])
+    assert np.linalg.matrix_rank(columns) == coefficients
+
+
+def test_what_is_no_valley_is_left_with_small_steps():
+    start = Valley.around(2, 0.3)
+    points = start.points()
+    slope = start.fitted(points, points[:, 0], 0.1)
+    assert np.linalg.norm(slope.centre) < 1.6 * np.sqrt(2) * LONGEST
+    assert slope.centre[0] < 0
+    nowhere = start.fitted(points, np.full(len(points), np.inf), 0.1)
+    assert nowhere is start
