@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import assert_z
-from laws import learned
+from every_policy import learned
 from scipy.stats import beta, betabinom, binom
 from test_fit import as_csv, drawn
 

@@ -11,8 +11,7 @@ from gradband import problems
 from gradband.core import prng
 from gradband.core.errors import InputError
 from gradband.core.statistics import Mean, clustered
-from gradband.evaluation import evaluate
-from gradband.evaluation.evaluate import Comparison, Row, WithParams
+from gradband.evaluation.evaluate import Comparison, Row, WithParams, evaluate
 from gradband.policies import UCB1, HierarchicalTS, Policy, Split, ThompsonSampling, Uniform
 from gradband.policies.thompson import MOST_SAMPLES
 from gradband.problems import Problem, past_experiments, priors, shrinkage, thinning
@@ -179,7 +178,7 @@ def measure(
     drawn = priors.Drawn.of(problem.prior, 2, prng.root(seed))
     together = problem.replace(prior=dataclasses.replace(drawn, instances=means))
     how: dict[str, Any] = {"seed": seed, "devices": devices, "memory": memory, "progress": tell}
-    table = evaluate.evaluate(policies, together, instances=len(means), **how)
+    table = evaluate(policies, together, instances=len(means), **how)
     found, first = [], 0
     for name, truth in possible.items():
         rows = slice(first, first + len(truth.means))

@@ -21,7 +21,7 @@ def reward_scale(problem: Problem, key: Array) -> float:
     Rewards in [0, 1] count as ½. Of normal rewards it is known; of others it is found by draws.
 
     >>> from gradband import priors, rewards
-    >>> reward_scale(Problem(priors.Gaussian(2, rewards=rewards.Gaussian(sd=100)), 10), random.root(0))
+    >>> reward_scale(Problem(priors.Gaussian(2, rewards=rewards.Gaussian(sd=100)), 10), prng.root(0))
     100.0
     """
     law = problem.prior.rewards

@@ -18,7 +18,7 @@ from gradband.problems.priors.base import Prior
 class Hierarchical(Prior):
     """A level ℓ ~ Beta(a, b) of the instance, and means μ_i ~ Beta(κ ℓ, κ (1 − ℓ)), κ = `strength`.
 
-    >>> Hierarchical(arms=4, a=2, b=98, strength=500).sample(random.root(0)).shape
+    >>> Hierarchical(arms=4, a=2, b=98, strength=500).sample(prng.root(0)).shape
     (4,)
     """
 

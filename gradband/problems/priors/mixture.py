@@ -7,8 +7,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from gradband.core import prng
+from gradband.core.arrays import pick
 from gradband.core.errors import InputError, number_of_arms, positive
-from gradband.core.pytrees import pick, pytree
+from gradband.core.pytrees import pytree
 from gradband.problems import rewards as laws
 from gradband.problems.priors.base import Prior, numbers
 
@@ -18,7 +19,7 @@ from gradband.problems.priors.base import Prior, numbers
 class Mixture(Prior):
     """An instance is of kind c with probability `weights`[c], and its means are μ_i ~ Beta(a_c, b_c).
 
-    >>> Mixture(arms=3, weights=[0.5, 0.5], a=[1, 9], b=[9, 1]).sample(random.root(0)).shape
+    >>> Mixture(arms=3, weights=[0.5, 0.5], a=[1, 9], b=[9, 1]).sample(prng.root(0)).shape
     (3,)
     """
 
