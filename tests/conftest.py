@@ -62,7 +62,7 @@ def table():
 @pytest.fixture(scope="session")
 def files(tmp_path_factory):
     """Where a policy of some name and settings is saved."""
-    from laws import learned
+    from every_policy import learned
 
     folder = tmp_path_factory.mktemp("policies")
 

@@ -38,15 +38,15 @@ def scratch():
 
 
 @functools.cache
-def law():
+def playable():
     """What players play."""
-    return Player(written("law.safetensors", made_by(law_file()))).law
+    return Player(written("played.safetensors", made_by(played_file()))).playable
 
 
 @functools.cache
 def header():
     """The first line of a journal, without its checksum."""
-    journal.Journal(scratch() / "fresh", Player(law(), 0)).close()
+    journal.Journal(scratch() / "fresh", Player(playable(), 0)).close()
     return (scratch() / "fresh").read_bytes().rstrip()[: -len(b',"crc":"00000000"}')] + b"}\n"
 
 
@@ -163,7 +163,7 @@ def checkpoint(content):
 
 def journals(content):
     made = sealed(header() + content[1:]) if content[:1] > b"\x7f" else content[1:]
-    player = Player(law(), 0)
+    player = Player(playable(), 0)
     with journal.Journal(written("journal", made), player):
         player.probabilities()
 
@@ -177,7 +177,7 @@ def parquets(content):
 
 
 def state(content):
-    player = Player(law(), 0)
+    player = Player(playable(), 0)
     try:
         given = json.loads(content)
     except (ValueError, RecursionError):
@@ -188,7 +188,7 @@ def state(content):
 
 
 def requests(content):
-    player = Player(law(), 0)
+    player = Player(playable(), 0)
     for number, line in enumerate(content.split(b"\n")):
         json.loads(service.respond(player, None, line, number))
 
@@ -215,7 +215,7 @@ def made_by(save):
     return path.read_bytes()
 
 
-def law_file():
+def played_file():
     return gb.learn("softelim", gb.problems.named("two-point", horizon=20), iterations=1, instances=64).save
 
 
@@ -228,7 +228,7 @@ def torn(content, entries):
 def played():
     """Lines of a journal, and the state after them."""
     events = []
-    player = Player(law(), 0, record=events.append)
+    player = Player(playable(), 0, record=events.append)
     for i in range(6):
         arm = player.select(f"d{i}" if i % 2 else None)
         if i != 3:
@@ -242,8 +242,8 @@ def played():
 def corpus(name):
     """Bytes to begin with."""
     if name == "policy":
-        whole = [made_by(law_file())]
-        from laws import ALL, learned
+        whole = [made_by(played_file())]
+        from every_policy import ALL, learned
 
         whole += [made_by(learned(policy).save) for policy in ALL]
         return [b"\0" + content for content in whole] + [
@@ -292,7 +292,7 @@ def corpus(name):
     if name == "journal":
         return [b"\0" + sealed(header() + b"\n".join(events)), b"\xff" + b"\n".join(events)]
     if name == "state":
-        return [json.dumps(state).encode() for state in (after, Player(law(), 0).state())]
+        return [json.dumps(state).encode() for state in (after, Player(playable(), 0).state())]
     lines = [{"op": "select"}, {"op": "update", "id": "#1", "reward": 1}, {"op": "state"}, {"op": "add"}]
     lines += [{"op": "retire", "arm": 0}, {"op": "select", "count": 5, "id": "x"}, {"op": "probabilities"}]
     lines += [{"op": "update", "id": "x", "rewards": [0, 1, 1]}, {"op": "restore", "state": after}]

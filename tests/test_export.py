@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from laws import ALL, learned
+from every_policy import ALL, learned
 
 import gradband as gb
 from gradband.cli.main import main
@@ -62,7 +62,7 @@ def test_a_model_has_the_players_probabilities(name, tmp_path):
             if not given.policy.binary:
                 reward = float(np.float32(reward * rng.random()))
             player.update(arm, reward)
-            if player.state()["memory"]["rounds"] == given.policy.horizon:
+            if player.state()["rounds"] == given.policy.horizon:
                 break
             p = session.step(arm, reward)
     assert session.about["policy"] == name
@@ -131,6 +131,43 @@ def test_a_first_state_that_is_not_zero_and_nested_parameters_are_exported():
         state = policy.update(params, state, arm, reward)
         p = session.step(arm, reward)
     assert "first_state" not in Session(as_onnx(learned("softelim"))).about
+
+
+TABLE = jnp.arange(12.0).reshape(4, 3) / 10
+FORMULAS = {
+    "powers": lambda x: x**0.5 + jnp.square(x) + jax.lax.rsqrt(x + 1) + x**3,
+    "exponentials": lambda x: (
+        jnp.expm1(x) - jnp.log1p(x) + jax.scipy.special.erf(x) + jnp.logaddexp(x, 1.0)
+    ),
+    "clipping": lambda x: jnp.clip(x, 0.2, 0.7) + jnp.ceil(x) - jnp.sign(x - 0.5),
+    "least": lambda x: jnp.where(jnp.arange(3) == jnp.argmin(x), 2.0, x.prod()),
+    "logic": lambda x: jnp.where((x > 0.1).all() ^ (x > 0.9).any(), x, -x) + jnp.isfinite(x),
+    "products": lambda x: TABLE.T @ jnp.append(x, 1.0) + jnp.einsum("k,jk->j", x, TABLE[1:]),
+    "lookups": lambda x: TABLE[jnp.argmax(x)] + TABLE[jnp.argmax(x), jnp.arange(3)],
+    "changes": lambda x: x.at[jnp.argmin(x)].set(5.0).at[jnp.argmax(x)].add(x[0]),
+    "rows": lambda x: TABLE.at[jnp.argmax(x)].add(x)[1] + TABLE.transpose()[:, 2],
+    "functions": lambda x: jax.nn.gelu(x) + jax.nn.silu(x) + jax.nn.softplus(x) + jax.nn.elu(x - 0.5),
+}
+"""what someone may write in a policy of their own"""
+
+
+@pytest.mark.parametrize("formula", FORMULAS)
+def test_many_operations_are_exported(formula):
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Some(gb.policies.Counting):
+        name: ClassVar[str] = "some"
+
+        def log_probs(self, params, state):
+            return jax.nn.log_softmax(FORMULAS[formula](state.means))
+
+    policy = Some().bind(3, 20)
+    session, rng = Session(as_onnx(gb.Learned(policy, {}, {}, {}))), np.random.default_rng(0)
+    state = policy.begin({}, jnp.int32(0))
+    for _ in range(12):
+        arm, reward = int(rng.integers(3)), float(np.float32(rng.random()))
+        state = policy.update({}, state, jnp.int32(arm), jnp.float32(reward))
+        p = session.step(arm, reward)
+        np.testing.assert_allclose(p, policy.probabilities({}, state), rtol=0, atol=1e-6)
 
 
 def test_nested_parameters_are_refused_in_one_sentence_where_they_can_not_be_used(tmp_path):

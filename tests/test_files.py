@@ -128,23 +128,23 @@ class Mine(Policy):
         return ()
 
 
-def test_policy_of_ones_own_class_loads_with_an_instance_of_it(path):
+def test_policy_of_ones_own_class_loads_with_that_class(path):
     learned(Mine()).save(path)
-    again = gradband.load(path, policy=Mine())
+    again = gradband.load(path, trust=Mine)
     assert again.policy == Mine(arms=2, horizon=20)
     np.testing.assert_array_equal(again.params["weights"], [0.9375, 1.875])
 
 
-def test_policy_of_ones_own_class_needs_an_instance_of_it(path):
+def test_policy_of_ones_own_class_needs_that_class(path):
     learned(Mine()).save(path)
-    with pytest.raises(InputError, match="unknown policy 'mine'.*Known: softelim"):
+    with pytest.raises(InputError, match="class 'test_files:Mine', which is not gradband's: .*trust=Mine"):
         gradband.load(path)
 
 
 def test_policy_of_another_class_is_refused(path):
     learned(Mine()).save(path)
-    with pytest.raises(InputError, match="parameters of softelim"):
-        gradband.load(path, policy=SoftElim())
+    with pytest.raises(InputError, match="'test_files:Mine', which is not among those that you trust"):
+        gradband.load(path, trust=SoftElim)
 
 
 # Writing.

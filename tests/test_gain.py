@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import assert_z
-from laws import learned
+from every_policy import learned
 from scipy.stats import beta, betabinom, binom
 from test_fit import as_csv, drawn
 
@@ -22,7 +22,6 @@ from gradband.core import statistics
 from gradband.core.errors import InputError
 from gradband.evaluation import compare_with_defaults
 from gradband.evaluation.evaluate import Comparison, Row
-from gradband.play.laws import LAWS
 from gradband.policies import Counts
 from gradband.problems import past_experiments, priors, thinning
 
@@ -290,8 +289,7 @@ def test_thompson_sampling_with_a_level_and_an_uneven_spread():
         truth = np.average(other, weights=weights)
         se = np.sqrt((weights**2 * (other - truth) ** 2).sum()) / weights.sum()
         assert_z(one.mean(), one.std() / np.sqrt(len(one)), truth, se + 1e-3)
-    law = LAWS["hierarchical-ts"](arms=2, horizon=100, **numbers)
-    p = law.probabilities({"pulls": pulls, "sums": ones, "rounds": np.array(65.0)})
+    p = policy.probabilities({}, Counts(pulls, ones))
     assert_z(p[1], 0, truth, se + 1e-3)
 
 

@@ -73,7 +73,7 @@ def test_requests_are_answered_in_their_order(policy):
     assert sum(answers[4]["arms"]) == 200
     assert sum(answers[6]["probabilities"]) == pytest.approx(1)
     assert answers[7:9] == [{"op": "add", "arm": 4}, {"op": "retire", "arm": 0}]
-    assert answers[9]["state"]["memory"]["rounds"] == 202
+    assert answers[9]["state"]["rounds"] == 202
     assert answers[9]["state"]["active"] == [1, 2, 3, 4]
 
 
@@ -572,7 +572,7 @@ def test_threads_keep_their_books_without_a_journal(policy):
     assert sorted(ids, key=lambda id: int(id[1:])) == [f"#{i}" for i in range(1, 2001)]
     assert (state["decisions"], state["numbered"], state["drawn"]) == (2000, 2000, 2001)
     assert state["memory"]["sums"] == state["memory"]["pulls"]
-    assert state["memory"]["rounds"] == sum(state["memory"]["pulls"]) == 2000
+    assert state["rounds"] == sum(state["memory"]["pulls"]) == 2000
 
 
 FORK = """
@@ -583,8 +583,8 @@ from gradband.play.player import Player
 
 policy, path = sys.argv[1:]
 player = Player(policy, journal=path)
-alone = Player(player.law)
-by_hand = Player(player.law)
+alone = Player(player.playable)
+by_hand = Player(player.playable)
 journal = Journal(path + "2", by_hand)
 by_hand.record = journal.append
 by_hand.select()
@@ -608,7 +608,7 @@ if child == 0:
             assert str(error).startswith(f"this {what} belongs to the process that opened it"), error
         else:
             os._exit(1)
-    Player(player.law).select()  # one of its own is fine
+    Player(player.playable).select()  # one of its own is fine
     print("refused", flush=True)
     os.read(read, 1)
     os._exit(0)

@@ -8,13 +8,13 @@ import sys
 import numpy as np
 import pytest
 from conftest import assert_z
-from laws import ALL, ARMS, HORIZON, learned
+from every_policy import ALL, ARMS, HORIZON, learned
 
 import gradband as gb
-from gradband.play import laws
 from gradband.play.player import Player
 
 pytestmark = pytest.mark.brief
+KNOWN = gb.policies.POLICIES | gb.policies.TABLES
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -102,7 +102,7 @@ def test_an_arms_number_stands_for_its_oldest_decision(files):
     assert second.id in player.open
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if laws.LAWS[name].batches])
+@pytest.mark.parametrize("name", [name for name in ALL if KNOWN[name].batches])
 def test_batches_are_shared_out_and_heard_of_together(files, name):
     player, single = Player(files(name), seed=2), Player(files(name), seed=3)
     batch = player.select_many(30, "first")
@@ -122,7 +122,7 @@ def test_batches_are_shared_out_and_heard_of_together(files, name):
     if "pulls" in memory:
         assert memory["pulls"] == list(map(float, batch))
         assert memory["sums"] == np.minimum(batch, 3).tolist()
-    assert memory["rounds"] == 30
+    assert player.state()["rounds"] == 30
     assert player.probabilities().sum() == pytest.approx(1)
 
 
@@ -172,7 +172,7 @@ def test_draws_do_not_come_again_after_a_restore(files):
     assert [int(whole.select()) for _ in range(100)] == before + after
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if laws.LAWS[name].flexible])
+@pytest.mark.parametrize("name", [name for name in ALL if KNOWN[name].flexible])
 def test_arms_are_added_and_retired(files, name):
     player, rng = Player(files(name), seed=0), np.random.default_rng(0)
 
@@ -212,14 +212,19 @@ def test_an_added_arm_is_as_one_that_was_always_there(files):
         arm = small.select()
         small.update(arm, float(arm % 2))
     small.add_arm()
-    memory = large.law.begin(0.0)
-    memory["pulls"][:4] = small.state()["memory"]["pulls"][:4]
-    memory["sums"][:4] = small.state()["memory"]["sums"][:4]
-    np.testing.assert_allclose(small.probabilities(), large.law.probabilities(memory))
+    state = large.playable.begin(0.0)
+    state.pulls[:4] = small.state()["memory"]["pulls"][:4]
+    state.sums[:4] = small.state()["memory"]["sums"][:4]
+    np.testing.assert_allclose(small.probabilities(), large.policy.probabilities({}, state))
 
 
-FLEXIBLE = [name for name in ALL if laws.LAWS[name].flexible]
+FLEXIBLE = [name for name in ALL if KNOWN[name].flexible]
 LATE = 1000
+
+
+def by_policy(player):
+    """What the policy says of as many arms as there are."""
+    return player._policy.probabilities(player._params, player._state)
 
 
 def with_a_new_arm(files, name, rounds=30):
@@ -240,7 +245,7 @@ def test_a_new_arm_gets_an_equal_share_while_its_rewards_are_late(files, name):
     decisions = [player.select()]
     while decisions[-1] != ARMS and len(decisions) < LATE:  # it must have one that waits first
         decisions.append(player.select())
-    uncapped = player.law.probabilities(player._memory)
+    uncapped = by_policy(player)
     p = player.probabilities()
     if uncapped[ARMS] > 1 / 5:
         np.testing.assert_allclose(p, [*(before * 4 / 5), 1 / 5], rtol=1e-12)
@@ -263,9 +268,9 @@ def test_a_new_arm_gets_an_equal_share_while_its_rewards_are_late(files, name):
 def test_a_new_arm_whose_rewards_come_at_once_is_played_as_the_policy_says(files, name):
     player, _ = with_a_new_arm(files, name, rounds=20)
     for i in range(30):
-        p = player.law.probabilities(player._memory)
+        p = by_policy(player)
         arm = player.select()
-        assert arm.propensity == (1 if i == 0 and player.law.opens else p[arm])
+        assert arm.propensity == (1 if i == 0 and player.policy.opens else p[arm])
         player.update(arm, float(arm == ARMS))
 
 
@@ -273,7 +278,7 @@ def test_a_new_arm_whose_rewards_come_at_once_is_played_as_the_policy_says(files
 def test_a_batch_is_no_way_around_the_share_of_a_new_arm(files, name):
     """Of a hundred pulls at once it gets what it would one by one: the first, and a fifth of the rest."""
     player, before = with_a_new_arm(files, name)
-    uncapped = player.law.probabilities(player._memory)
+    uncapped = by_policy(player)
     first, second = player.select_many(100), player.select_many(100)
     for batch, most in ((first, (1 + 99 / 5) / 100), (second, 1 / 5)):
         if uncapped[ARMS] > most:
@@ -282,8 +287,8 @@ def test_a_batch_is_no_way_around_the_share_of_a_new_arm(files, name):
             np.testing.assert_array_equal(batch.propensities, uncapped)
     player.update_many(first, [0] * 5)
     player.update_many(second, [0] * 5)
-    if not player.law.bounded:
-        after = player.law.probabilities(player._memory)
+    if not player.policy.bounded:
+        after = by_policy(player)
         np.testing.assert_array_equal(player.probabilities(), after)
 
 
@@ -294,7 +299,7 @@ def test_a_new_arm_that_is_good_soon_gets_what_it_deserves(files, name):
     """
     player, _ = with_a_new_arm(files, name)
     for arm in range(4):  # which are known to be bad
-        player._memory["pulls"][arm], player._memory["sums"][arm] = 2000, 100
+        player._state.pulls[arm], player._state.sums[arm] = 2000, 100
     player._p, waiting, share = None, [], []
     for t in range(1600):
         waiting.append(player.select())
@@ -348,11 +353,11 @@ def broken_states(good):
     yield None
     yield []
     yield change(format="else")
-    yield change(version=2)
+    yield change(version=1)
     yield change(fingerprint="0" * 16)
     yield {key: value for key, value in good.items() if key != "drawn"}
     yield change(more=1)
-    for key in ("seed", "drawn", "decisions", "numbered", "arms"):
+    for key in ("seed", "drawn", "decisions", "numbered", "arms", "rounds"):
         for value in (-1, 1.5, "1", None, True, 2**64):
             yield change(**{key: value})
     yield change(arms=10**9)
@@ -391,12 +396,13 @@ def test_states_of_another_policy_are_refused(files):
         Player(files("ts"), seed=0).restore(Player(files("ts", arms=5), seed=0).state())
 
 
-def test_players_share_a_law(files):
+def test_players_share_what_they_play(files):
     first = Player(files("index"), seed=0)
-    second = Player(first.law, seed=1)
-    assert first.law is second.law
+    second = Player(first.playable, seed=1)
+    assert first.playable is second.playable
     first.update(first.select(), 1)
-    assert second.state()["memory"]["rounds"] == 0
+    assert (first.rounds, second.rounds) == (1, 0)
+    assert sum(second.state()["memory"]["pulls"]) == 0
 
 
 @pytest.mark.parametrize("given", [3, None, b"x", ["policy"]])
@@ -409,7 +415,7 @@ def test_what_is_no_policy_is_refused(given):
 def test_what_was_learned_is_played_without_a_file(files, name):
     given = learned(name)
     player, other = Player(given, seed=3), Player(str(files(name)), seed=3)
-    assert player.law.fingerprint == other.law.fingerprint
+    assert player.playable.fingerprint == other.playable.fingerprint
     assert [player.select() for _ in range(5)] == [other.select() for _ in range(5)]
 
 
@@ -418,14 +424,14 @@ def test_players_without_a_seed_draw_differently(files):
     drawn = {tuple(int(player.select()) for _ in range(60)) for player in players}
     assert len(drawn) == len({player.seed for player in players}) == 3
     first = players[0]
-    again = Player(first.law, first.seed)  # a seed can be read, and given again
+    again = Player(first.playable, first.seed)  # a seed can be read, and given again
     assert tuple(int(again.select()) for _ in range(60)) in drawn
-    other = Player(first.law)
+    other = Player(first.playable)
     other.restore(json.loads(json.dumps(first.state())))
     assert [int(other.select()) for _ in range(60)] == [int(first.select()) for _ in range(60)]
     for seed in (-1, 1.5, "1", True, 2**63):
         with pytest.raises(gb.InputError, match="seed must be a whole number"):
-            Player(first.law, seed)
+            Player(first.playable, seed)
 
 
 def test_a_player_is_not_copied(files):
@@ -491,7 +497,8 @@ def test_a_batch_may_outlive_its_arms(files):
     player.update_many(batch, [pulls // 2 for pulls in batch])
     memory = player.state()["memory"]
     assert memory["pulls"] == [batch[0], batch[2], batch[3], 0]
-    assert memory["rounds"] == 40
+    assert memory["gone"] == batch[1]
+    assert player.state()["rounds"] == 40
 
 
 def test_an_arm_that_was_added_is_not_added_again(files):
@@ -538,28 +545,44 @@ def test_a_state_shares_nothing_with_its_player(files):
     [
         ("lstm", {"output": [1e30] * 50}),
         ("lstm", {"cell": [1e30] * 50}),
-        ("lstm", {"rounds": -7}),
-        ("lstm", {"rounds": "0"}),
-        ("exp3", {"weighted": ["1"] * 4}),
-        ("exp3", {"rounds": [0]}),
-        ("optimal-graph", {"node": 10**9}),
-        ("optimal-graph", {"node": 0.5}),
+        ("lstm", {"output": [[0] * 50]}),
+        ("exp3", {"sums": ["1"] * 4}),
+        ("exp3", {"sums": [0, 0, 0, 2**2000]}),
+        ("optimal-graph", {"number": 10**9}),
+        ("optimal-graph", {"number": 10**30}),
+        ("optimal-graph", {"number": 0.5}),
         ("gittins", {"pulls": [5, 0, 0, 0]}),
-        ("gittins", {"sums": [0.5, 0, 0, 0], "pulls": [1, 0, 0, 0], "rounds": 1}),
-        ("explore-then-commit", {"rounds": -1}),
+        ("gittins", {"sums": [0.5, 0, 0, 0], "pulls": [1, 0, 0, 0]}),
+        ("explore-then-commit", {"decided": -1}),
+        ("explore-then-commit", {"length": 10**6}),
+        ("explore-then-commit", {"pulls": [-1, 0, 0, 0]}),
+        ("ucb1", {"gone": 3}),
     ],
 )
 def test_memories_that_can_not_be_are_refused(files, name, changes):
     player = Player(files(name), seed=0)
     state = player.state()
     with pytest.raises(gb.InputError, match="memory|node|whole numbers"):
-        player.restore(state | {"memory": state["memory"] | changes})
+        player.restore(state | {"rounds": 1, "memory": state["memory"] | changes})
+
+
+def test_a_policy_for_some_rounds_is_not_restored_beyond_them(files):
+    """Whatever arms a file says were retired: a table has no entry for it."""
+    player = Player(files("gittins"), seed=0)
+    player.retire(1)
+    state = player.state()
+    assert state["memory"]["gone"] == 0
+    for gone in (-1, 1, 10**9):
+        with pytest.raises(gb.InputError, match="whole numbers"):
+            player.restore(state | {"memory": state["memory"] | {"gone": gone}})
+    player.restore(state | {"rounds": 59, "memory": state["memory"] | {"gone": 59}})
+    assert player.probabilities().sum() == pytest.approx(1)
 
 
 def test_numbers_without_bounds_end_in_one_sentence(files, tmp_path):
     player = Player(files("exp3"), seed=0)
     state = player.state()
-    player.restore(state | {"memory": state["memory"] | {"weighted": [3e38, -3e38, 0, 0]}})
+    player.restore(state | {"memory": state["memory"] | {"sums": [3e38, -3e38, 0, 0]}})
     assert player.probabilities().sum() == pytest.approx(1)
     huge = learned("ts", a=1e20)
     huge.save(tmp_path / "huge.safetensors")

@@ -8,10 +8,10 @@ import zlib
 
 import numpy as np
 import pytest
-from laws import learned
+from every_policy import learned
 
 import gradband as gb
-from gradband.play import laws
+from gradband.play.playable import as_playable
 from gradband.play.player import Player
 
 pytestmark = pytest.mark.brief
@@ -22,16 +22,10 @@ HORIZONS = {1: 40, 4: 40, 7: 42, 25: 25, 200: 400}  # by how many pulls are deci
 SLOW = {"ts": 60, "hierarchical-ts": 30, "bayes-ucb": 100}  # tests that these play
 
 
-def law_of(given):
-    policy = given.policy
-    params = {name: np.asarray(leaf) for name, leaf in given.params.items()}
-    return laws.law(policy.name, policy.arms, policy.horizon, policy.settings(), params)
-
-
-def played(law, means, batch, rng, late):
+def played(playable, means, batch, rng, late):
     """The expected reward of one test, whose results come after each batch."""
-    player, gained = Player(law, seed=int(rng.integers(2**31))), 0.0
-    for _ in range(law.horizon // batch):
+    player, gained = Player(playable, seed=int(rng.integers(2**31))), 0.0
+    for _ in range(player.policy.horizon // batch):
         if batch == 1 or late:
             waiting = [player.select() for _ in range(batch)]
             gained += sum(means[arm] for arm in waiting)
@@ -49,12 +43,12 @@ def compared(name, batch, late=False):
     problem = gb.Problem(PRIOR, HORIZONS[batch], pulls_per_round=batch)
     given = learned(name, ARMS, problem.horizon)
     rng = np.random.default_rng(zlib.crc32(f"{name} {batch}".encode()))
-    law = law_of(given)
+    playable = as_playable(given)
     rewards = []
     for _ in range(SLOW.get(name, TESTS)):
         means = rng.random(ARMS)
         # Less what any arm pays there on average, which tests differ by most.
-        rewards.append(played(law, means, batch, rng, late) - problem.horizon * means.mean())
+        rewards.append(played(playable, means, batch, rng, late) - problem.horizon * means.mean())
     row = gb.evaluate(given, problem, instances=4000, seed=11).rows[0]
     wanted = row.reward.mean - problem.horizon / 2
     se = np.hypot(np.std(rewards, ddof=1) / np.sqrt(len(rewards)), row.reward.se)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gradband.core import prng
-from gradband.core.pytrees import one_hot, pick
+from gradband.core.arrays import one_hot, pick
 from gradband.core.vmap_last import batch_last
 from gradband.policies import POLICIES
 

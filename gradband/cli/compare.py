@@ -14,8 +14,10 @@ from gradband.cli.options import (
     Json,
     Memory,
     Noise,
+    Policies,
     ProblemName,
     Seed,
+    Trust,
     load_problem,
 )
 from gradband.cli.shared import (
@@ -38,16 +40,8 @@ if TYPE_CHECKING:
 
 def compare(
     problem: ProblemName = "two-point",
-    policies: Annotated[
-        str | None,
-        typer.Option(
-            help="Policies, a comma between: names (also greedy, ucb1, ucb-v, kl-ucb, bayes-ucb, ts, "
-            "gittins, uniform), settings after a colon, a + between (exp3:theta=0.5+gradient=lemma), "
-            "ts:prior and gittins:prior, which know the problem's prior, policy files, or optimal: the "
-            "problem's optimal policy, where it can be computed. Without this option: softelim, ts and "
-            "gittins, both also with the prior, ucb1 and uniform, as far as they can play the problem."
-        ),
-    ] = None,
+    policies: Policies = None,
+    trust: Trust = None,
     arms: Arms = None,
     horizon: Horizon = None,
     afterwards: Afterwards = None,
@@ -73,6 +67,8 @@ def compare(
       gradband compare mine.toml --policies ts,ts:prior,gittins:prior
 
       gradband compare --policies runs/two-point-softelim/policy.safetensors,ts --instances 100000
+
+      gradband compare --policies ts,my_policies.py:Tempered
     """
     import gradband as gb
     from gradband.cli import figures, terminal
@@ -82,7 +78,7 @@ def compare(
     label = label_of(task, problem)
     folder = out or Path("runs") / file_name(f"{label}-compare")
     fresh_instances(task, instances)
-    entries = usual(task) if policies is None else named(policies, task)
+    entries = usual(task) if policies is None else named(policies, task, trust)
     make_folder(folder)
     if "optimal" in entries:
         entries["optimal"] = optimal_policy(task)
@@ -146,10 +142,10 @@ def usual(task: "Problem") -> dict[str, Any]:
     return {"softelim": gb.policies.SoftElim(), **references(task), **others}
 
 
-def named(text: str, task: "Problem") -> dict[str, Any]:
+def named(text: str, task: "Problem", trust: list[Path] | None = None) -> dict[str, Any]:
     """The policies that words with commas between stand for; the optimal one is made later."""
     words = [word for word in text.split(",") if word]
-    return {word: None if word == "optimal" else player(word, task) for word in words}
+    return {word: None if word == "optimal" else player(word, task, trust) for word in words}
 
 
 def above(table: Any, name: str) -> tuple[str, str]:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gradband.cli.options import Arms, Devices, Horizon, Instances, Json, Memory, Seed, load_problem
+from gradband.cli.options import Arms, Devices, Horizon, Instances, Json, Memory, Seed, Trust, load_problem
 from gradband.cli.shared import make_folder, size_of, write_json
 
 
@@ -18,6 +18,7 @@ def explain(
             help="Problem to play, a name or a TOML file (the one that the policy was learned on)."
         ),
     ] = None,
+    trust: Trust = None,
     arms: Arms = None,
     horizon: Horizon = None,
     instances: Instances = 4000,
@@ -49,7 +50,7 @@ def explain(
     from gradband.evaluation.evaluate import fresh_instances
     from gradband.evaluation.explain import problem_of
 
-    learned = gb.load(file)
+    learned = gb.load(file, trust)
     if problem is None:
         task = problem_of(learned, arms, horizon, file.parent)
     else:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gradband.cli.options import Json
+from gradband.cli.options import Json, Trust
 from gradband.core.errors import InputError, unknown
 
 FORMATS = ("onnx",)
@@ -15,6 +15,7 @@ def export(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A policy file.", show_default=False)],
     to: Annotated[str, typer.Option(metavar="FORMAT", help=f"One of: {', '.join(FORMATS)}.")] = "onnx",
     out: Annotated[Path | None, typer.Option(help="The model's file (beside the policy's).")] = None,
+    trust: Trust = None,
     json: Json = False,
 ) -> None:
     """Write a policy as a model for other languages and browsers.
@@ -39,7 +40,7 @@ def export(
     from gradband.cli.shared import make_folder
     from gradband.policies.onnx import as_onnx, write
 
-    model = as_onnx(gb.load(file))
+    model = as_onnx(gb.load(file, trust))
     target = out or file.with_suffix(".onnx")
     if target.is_dir() or target.resolve() == file.resolve():
         raise InputError(f"the model can't be written to {target}: give a file of its own")

@@ -19,8 +19,8 @@ from gradband.cli.options import (
     ProblemName,
     Seed,
     load_problem,
-    parse_policy,
     parse_range,
+    typed_policy,
 )
 from gradband.cli.shared import describe, label_of
 from gradband.core.errors import InputError
@@ -69,7 +69,7 @@ def gradient(
     from gradband.exact.counts import check as check_exact
 
     task = load_problem(problem, arms, horizon, noise)
-    start = parse_policy(policy)
+    start = typed_policy(policy)
     if not isinstance(start, gb.policies.OneParameter):
         raise InputError(f"{start.name} has no single parameter theta")
     values, names = parse_range(theta), [name for name in baselines.split(",") if name]

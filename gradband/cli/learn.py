@@ -23,7 +23,7 @@ from gradband.cli.options import (
     make_estimator,
     make_optimizer,
     parse_curriculum,
-    parse_policy,
+    typed_policy,
 )
 from gradband.cli.shared import (
     describe,
@@ -140,6 +140,8 @@ def learn(
 
       gradband learn runs/tests-fit/fitted.toml --policy index
 
+      gradband learn two-point --policy my_policies.py:Tempered
+
       srun gradband learn bernoulli-10 --policy index --distributed
     """
     import gradband as gb
@@ -155,7 +157,7 @@ def learn(
     if distributed or any(value is not None for value in (coordinator, peers, rank)):
         processes.connect(coordinator, peers, rank)
     task = load_problem(problem, arms, horizon, noise, afterwards)
-    start = parse_policy(policy)
+    start = typed_policy(policy)
     label = label_of(task, problem)
     folder = folder_of_first(out or Path("runs") / file_name(f"{label}-{start.name}"))
     fresh_instances(task, MOST if instances is None else instances)

@@ -1,5 +1,8 @@
 """What words on the command line stand for. Heavy modules are imported when they are needed."""
 
+import re
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,6 +13,21 @@ if TYPE_CHECKING:
     from gradband.gradient.estimator import Estimator
     from gradband.policies import Policy
     from gradband.problems import Problem
+
+
+def policy_names(trained: bool = False) -> list[str]:
+    """Names of all policies, or of the learned ones, from their files: help does not wait for NumPy."""
+    spec = find_spec("gradband.policies")
+    found = []
+    for folder in spec.submodule_search_locations or () if spec else ():
+        for path in sorted(Path(folder).glob("*.py")):
+            text = path.read_text(encoding="utf-8")
+            no = set(re.findall(r"(listed|trained): ClassVar\[bool\] = False", text))
+            learned = re.search(r"OneParameter|def init\(", text) and "trained" not in no
+            if "listed" not in no and (learned or not trained):
+                found += re.findall(r'^    name: ClassVar\[str\] = "(.+)"', text, re.MULTILINE)
+    return found
+
 
 ProblemName = Annotated[
     str,
@@ -33,8 +51,24 @@ Noise = Annotated[
 PolicyName = Annotated[
     str,
     typer.Option(
-        help="softelim, kl-softelim, exp3, epsilon-greedy, boltzmann, explore-then-commit, lstm, index "
-        "(a network for any number of arms) or dqn; settings follow a colon, as in lstm:hidden=30+head=1."
+        help=f"{', '.join(policy_names(trained=True))}, or a class of your own (my_policies.py:Tempered); "
+        "settings follow a colon, as in lstm:hidden=30+head=1."
+    ),
+]
+Policies = Annotated[
+    str | None,
+    typer.Option(
+        help=f"Policies, a comma between: names ({', '.join(policy_names())}), settings after a colon, a + "
+        "between (exp3:theta=0.5+gradient=lemma), ts:prior and gittins:prior, which know the problem's "
+        "prior, policy files, classes of your own (my_policies.py:Tempered), or optimal: the problem's "
+        "optimal policy, where it can be computed. Without this option: softelim, ts and gittins, both "
+        "also with the prior, ucb1 and uniform, as far as they can play the problem."
+    ),
+]
+Trust = Annotated[
+    list[Path] | None,
+    typer.Option(
+        metavar="FILE.py", help="Python file of your own with the class of a policy file. It will be run."
     ),
 ]
 Instances = Annotated[int, typer.Option(help="Fresh instances to measure on.")]
@@ -71,6 +105,13 @@ def parse_policy(text: str) -> "Policy":
     from gradband.policies import given
 
     return given.parse_policy(text)
+
+
+def typed_policy(text: str) -> "Policy":
+    """The same of what a user typed, which may also be a class in a file: `my_policies.py:Tempered`."""
+    from gradband.policies import as_policy, given
+
+    return as_policy(given.from_command_line(text)) if ".py:" in text else parse_policy(text)
 
 
 def parse_curriculum(text: str) -> list[int]:

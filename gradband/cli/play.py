@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from gradband.cli.options import Trust
+
 
 def play(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A policy file.", show_default=False)],
@@ -17,6 +19,7 @@ def play(
         int | None,
         typer.Option(help="Decides all draws. The journal's, or one from the system, if it is not given."),
     ] = None,
+    trust: Trust = None,
 ) -> None:
     """Play a policy: requests come as lines of JSON, and so do answers.
 
@@ -61,7 +64,7 @@ def play(
     from gradband.play.player import Player
     from gradband.play.service import serve
 
-    player = Player(file, seed)
+    player = Player(file, seed, trust=trust)
     if journal is None:
         serve(player, None)
         return

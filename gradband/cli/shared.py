@@ -70,11 +70,11 @@ def optimal_policy(problem: "Problem") -> "Learned":
         return gb.exact.optimum(problem, progress=lambda done: update(done, "solving")).policy
 
 
-def player(text: str, problem: "Problem | None" = None) -> Any:
+def player(text: str, problem: "Problem | None" = None, trust: list[Path] | None = None) -> Any:
     """The policy that a name, with or without settings, or a file stands for; `ts:prior` of a problem."""
     from gradband.policies import given
 
-    return given.resolve(text, problem)
+    return given.from_command_line(text, problem, trust)
 
 
 def references(problem: "Problem") -> "dict[str, Policy]":

@@ -1,10 +1,9 @@
-"""Dataclasses that pass through JAX transformations, and indexing that suits vector units."""
+"""Dataclasses that pass through JAX transformations."""
 
 import dataclasses
 from typing import Any, TypeVar
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
@@ -77,16 +76,6 @@ def _same(value: Any, usual: Any) -> bool:
     if isinstance(value, np.ndarray) and isinstance(usual, float):
         return bool((value == usual).all())
     return type(value) is type(usual) and bool(np.all(value == usual))
-
-
-def one_hot(index: Array | int, size: int) -> Array:
-    """Booleans [size], true at `index`."""
-    return jnp.arange(size) == index
-
-
-def pick(values: Array, index: Array) -> Array:
-    """`values[index]` for values [K], by selection: a gather would leave the vector registers."""
-    return jnp.where(one_hot(index, values.shape[0]), values, 0).sum()
 
 
 def flattened(tree: Any) -> np.ndarray:

@@ -17,8 +17,8 @@ from jax import Array
 from jax.ad_checkpoint import checkpoint_name
 
 from gradband.core import prng
+from gradband.core.arrays import one_hot, pick
 from gradband.core.errors import LARGEST
-from gradband.core.pytrees import one_hot, pick
 from gradband.core.vmap_last import batch_last
 from gradband.policies import Params, Policy
 from gradband.policies.base import KEPT

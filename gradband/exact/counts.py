@@ -227,7 +227,7 @@ def _chunk(policy: Counting, learned: int, params: Params, states: Array) -> Arr
     pulls, sums = states[:2, None], states[2:, None]
 
     def one(params: Params, pulls: Array, sums: Array) -> Array:
-        return policy.probabilities(params, policy.after(Counts(pulls, sums)))[0]
+        return policy.next_probabilities(params, policy.after(Counts(pulls, sums)))[0]
 
     def of(params: Params) -> Array:
         return batch_last(one, (1, count), (False, True, True))(params, pulls, sums)[0]

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from gradband.core.arrays import pick
 from gradband.core.errors import InputError
-from gradband.core.pytrees import pick
 from gradband.exact.quadrature import best_mean
 from gradband.policies import Params, Policy, binding
 from gradband.problems import Problem, priors, rewards

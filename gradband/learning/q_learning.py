@@ -23,8 +23,8 @@ from jax import Array
 
 from gradband._version import __version__
 from gradband.core import prng, resources
+from gradband.core.arrays import pick
 from gradband.core.errors import number, positive, whole
-from gradband.core.pytrees import pick
 from gradband.engine import rollout
 from gradband.engine.memory import budget
 from gradband.learning.checkpoint import HISTORY, Step

@@ -1,17 +1,17 @@
 """What players have recorded, events and states, read with distrust before it is used."""
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gradband.core.arrays import flatten, unflatten
 from gradband.core.errors import LARGEST, MOST_ARMS, InputError, shown
-from gradband.play import laws
+from gradband.policies import Policy
 
 if TYPE_CHECKING:
     from gradband.play.player import Player
 
-VERSION = 1
+VERSION = 2
 LONGEST_ID = 256
 MOST_PULLS = 2**31  # in a batch
 MOST_DRAWS = 2**63
@@ -24,7 +24,7 @@ def check_event(player: "Player", event: Any) -> None:
     op = event.get("op")
     if op == "select":
         _keys(event, "op", "id", "arms" if "arms" in event else "arm", "p", "drawn")
-        _decision(event, player.arms_ever, player.law.batches)
+        _decision(event, player.arms_ever, player.policy.batches)
         if player.waits(event["id"]) or player.finished(event["id"]):
             raise InputError(f"the decision {shown(event['id'])} was made before")
         if number_of(event["id"]) not in (0, player.numbered + 1):
@@ -45,9 +45,9 @@ def check_event(player: "Player", event: Any) -> None:
             check_sums(decision, event["sums"])
         else:
             for key in ("reward", "heard"):
-                check_reward(player.law, event[key])
-            if player.law.binary and event["heard"] not in (0, 1):
-                raise InputError(f"{player.law.name} hears 0 or 1, not {shown(event['heard'])}")
+                check_reward(player.policy, event[key])
+            if player.policy.binary and event["heard"] not in (0, 1):
+                raise InputError(f"{player.policy.name} hears 0 or 1, not {shown(event['heard'])}")
     elif op in ("add", "retire"):
         _keys(event, "op", "arm")
         done = "added" if op == "add" else "retired"
@@ -68,20 +68,22 @@ def check_state(player: "Player", state: Any) -> dict[str, Any]:
         raise InputError("this is not the state of a player")
     if state.get("version") != VERSION:
         raise InputError(f"this state has the version {shown(state.get('version'))}, not {VERSION}")
-    _keys(state, *keys, "active", "fresh", "memory", "open", "finished")
-    if state["fingerprint"] != player.law.fingerprint:
+    _keys(state, *keys, "active", "fresh", "rounds", "memory", "open", "finished")
+    if state["fingerprint"] != player.playable.fingerprint:
         raise InputError(f"this is the state of another policy, {shown(state['policy'])}")
-    for name in ("seed", "drawn", "decisions", "numbered", "arms"):
+    for name in ("seed", "drawn", "decisions", "numbered", "arms", "rounds"):
         check_count(name, state[name])
-    law = player.law
-    if not law.arms <= state["arms"] <= MOST_ARMS or (state["arms"] > law.arms and not law.flexible):
-        raise InputError(f"{law.name} can't have {state['arms']} arms")
+    policy = player.policy
+    if not policy.arms <= state["arms"] <= MOST_ARMS or (
+        state["arms"] > policy.arms and not policy.flexible
+    ):
+        raise InputError(f"{policy.name} can't have {state['arms']} arms")
     active = _distinct("active", state["active"], state["arms"])
-    if not active or (len(active) < state["arms"] and not law.flexible):
-        raise InputError(f"{law.name} needs arms to pull, not {shown(active)}")
-    if set(_distinct("fresh", state["fresh"], state["arms"])) - set(active if law.opens else ()):
+    if not active or (len(active) < state["arms"] and not policy.flexible):
+        raise InputError(f"{policy.name} needs arms to pull, not {shown(active)}")
+    if set(_distinct("fresh", state["fresh"], state["arms"])) - set(active if policy.opens else ()):
         raise InputError("fresh must hold active arms")
-    memory = _memory(player, state["memory"], len(active))
+    memory = _memory(player, state, len(active))
     finished = state["finished"]
     if not isinstance(finished, list) or not all(is_id(id) and id[0] != "#" for id in finished):
         raise InputError("finished must be a list of ids")
@@ -91,7 +93,7 @@ def check_state(player: "Player", state: Any) -> dict[str, Any]:
         if not isinstance(event, dict) or event.get("op") != "select":
             raise InputError(f"an open decision must be a dictionary, not {shown(event)}")
         _keys(event, "op", "id", "arms" if "arms" in event else "arm", "p", "drawn")
-        _decision(event, state["arms"], law.batches)
+        _decision(event, state["arms"], policy.batches)
     ids = [event["id"] for event in state["open"]]
     if len(set(ids)) < len(ids) or set(ids) & set(finished):
         raise InputError("an id is there twice")
@@ -119,30 +121,52 @@ def _decision(event: dict[str, Any], arms: int, batches: bool) -> None:
             raise InputError(f"an arm of probability {share} can't be pulled {count} times")
 
 
-def _memory(player: "Player", given: Any, arms: int) -> laws.Memory:
-    """The law's memory, of the shapes that it has with so many arms."""
-    usual = player.law.begin(0.0)
+def _memory(player: "Player", state: dict[str, Any], arms: int) -> Any:
+    """The policy's state, of the shapes that it has with so many arms."""
+    policy, given = player.policy, state["memory"]
+    first = player.playable.begin(0.0)
+    if arms < state["arms"]:
+        first = policy.missed(first, 0)  # some were retired
+    usual = flatten(first)
     if not isinstance(given, dict) or set(given) != set(usual):
         raise InputError(f"memory must hold {', '.join(usual)}")
-    memory = {}
+    leaves = []
     for name, like in usual.items():
-        by_arm = like.ndim and player.law.flexible
-        wanted = (arms,) if by_arm else like.shape
-        entries = given[name] if isinstance(given[name], list) else [given[name]]
-        fit = isinstance(given[name], list) == bool(wanted) and len(entries) == math.prod(wanted)
-        if not fit or not all(_is_number(entry) for entry in entries):
+        by_arm = policy.flexible and np.shape(like)[:1] == (policy.arms,)
+        wanted = (arms, *np.shape(like)[1:]) if by_arm else np.shape(like)
+        entries = _entries(given[name], wanted, np.asarray(like).dtype)
+        if entries is None:
             raise InputError(f"{name} in memory must hold finite numbers, {wanted or 1} of them")
-        memory[name] = np.array(entries, dtype=np.float64).reshape(wanted)
-    player.law.check_memory(memory)
-    return memory
+        leaves.append(np.array(entries, np.asarray(like).dtype).reshape(wanted))
+    found = unflatten(first, leaves)
+    player.playable.sized(arms).check_state(found, state["rounds"])
+    return found
 
 
-def check_reward(law: laws.Law, reward: Any) -> None:
+def _entries(given: Any, shape: tuple[int, ...], kind: np.dtype) -> list[Any] | None:
+    """The numbers in nested lists of this shape, one behind the other, if they are of this kind."""
+    if not shape:
+        if kind.kind == "f":
+            return [given] if _is_number(given) else None
+        low, high = (0, 1) if kind.kind == "b" else (np.iinfo(kind).min, np.iinfo(kind).max)
+        return [given] if isinstance(given, int) and low <= given <= high else None
+    if not isinstance(given, list) or len(given) != shape[0]:
+        return None
+    found: list[Any] = []
+    for entry in given:
+        inner = _entries(entry, shape[1:], kind)
+        if inner is None:
+            return None
+        found += inner
+    return found
+
+
+def check_reward(policy: Policy, reward: Any) -> None:
     """Refuses what can't be a reward."""
     if not _is_number(reward):
         raise InputError(f"a reward must be a finite number, not {shown(reward)}")
-    if (law.binary or law.unit) and not 0 <= reward <= 1:
-        raise InputError(f"a reward of {law.name} must lie in [0, 1], not {shown(reward)}")
+    if (policy.binary or policy.unit) and not 0 <= reward <= 1:
+        raise InputError(f"a reward of {policy.name} must lie in [0, 1], not {shown(reward)}")
 
 
 def check_sums(decision: dict[str, Any], sums: Any) -> None:

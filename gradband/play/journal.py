@@ -191,8 +191,8 @@ def _header(player: "Player") -> "Event":
     return {
         "format": "gradband-journal",
         "version": VERSION,
-        "policy": player.law.name,
-        "fingerprint": player.law.fingerprint,
+        "policy": player.policy.name,
+        "fingerprint": player.playable.fingerprint,
         "seed": player.seed,
     }
 

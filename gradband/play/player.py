@@ -21,10 +21,13 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 
+from gradband.core.arrays import flatten
 from gradband.core.errors import MOST_ARMS, InputError, shown, whole
-from gradband.play import events, laws, newcomers, turns
+from gradband.play import events, newcomers, turns
 from gradband.play.journal import Journal
-from gradband.play.laws.base import certain
+from gradband.play.playable import Playable, as_playable
+from gradband.policies import Policy
+from gradband.policies.own import Trust
 
 if TYPE_CHECKING:
     from gradband.policies.policy_file import Learned
@@ -77,31 +80,34 @@ class Player:
 
     def __init__(
         self,
-        policy: "str | PathLike[str] | Learned | laws.Law",
+        policy: "str | PathLike[str] | Learned | Playable",
         seed: int | None = None,
         record: Callable[[Event], None] | None = None,
         journal: str | PathLike[str] | None = None,
+        trust: Trust | None = None,
     ) -> None:
         """Begins a test, or goes on with the one in its journal.
 
         Args:
-            policy: A policy file, what `gb.learn` returned, or the `law` of another player.
+            policy: A policy file, what `gb.learn` returned, or what another player plays (`playable`).
             seed: Decides all draws, together with what was heard. Without one it is the journal's, or comes
                 from the system.
             record: Told of every event.
             journal: A file that keeps every event: whatever the player returns is on disk by then.
+            trust: If a policy file is of a class of your own: the class, or the Python file that has it.
         """
-        self.law = _law_of(policy)
+        self.playable = as_playable(policy, trust)
+        self.policy, self._params = self.playable.policy, self.playable.params
         self.record = record
         self.journal: Journal | None = None
         self._lock = turns.new_lock(self)
         self._turn: AbstractContextManager[Any] = self._lock  # for what changes the player
         self.seed_given = seed is not None
         self.reseed(secrets.randbits(SEED_BITS) if seed is None else seed)
-        self._arms = self.law.arms  # those that were not added
-        self._active = list(range(self._arms))  # numbers of the arms that the law knows of, in its order
+        self._arms = self.policy.arms  # those that were not added
+        self._active = list(range(self._arms))  # numbers of the arms in the policy's state, in its order
         self.arms_ever = self._arms
-        self._fresh = list(self._active) if self.law.opens else []  # arms that must be tried first
+        self._fresh = list(self._active) if self.policy.opens else []  # arms that must be tried first
         self._decisions = 0
         self.numbered = 0  # decisions whose id is their number
         self._open: dict[str, Event] = {}
@@ -119,7 +125,9 @@ class Player:
         self.seed = events.check_count("seed", int(given) if isinstance(given, np.integer) else given)
         self._bits = np.random.PCG64(self.seed)
         self.drawn = 0
-        self._memory = self.law.begin(self._draw())
+        self.rounds = 0  # whose rewards were heard
+        self._policy = self.policy  # for as many arms as there are
+        self._state = self.playable.begin(self._draw())
 
     def close(self) -> None:
         """Closes the journal, if there is one: the player then makes no more decisions."""
@@ -181,7 +189,7 @@ class Player:
     def recommend(self) -> int:
         """The arm to stay with if the test ended now, by what is known of the arms."""
         with self._lock:
-            return self._active[self.law.recommend(self._memory)]
+            return self._active[int(self._policy.recommend(self._params, self._state))]
 
     def select(self, id: str | None = None) -> Decision:
         """Chooses an arm. An `id` that still waits for its reward gives the same decision again."""
@@ -198,8 +206,8 @@ class Player:
 
     def select_many(self, count: int, id: str | None = None) -> Batch:
         """Shares out the next `count` pulls among the arms, whose results come together."""
-        if not self.law.batches:
-            raise InputError(f"{self.law.name} needs to see every reward at once, not in batches")
+        if not self.policy.batches:
+            raise InputError(f"{self.policy.name} needs to see every reward at once, not in batches")
         count = whole("count", count)
         with self._turn:
             if self.waits(id):
@@ -224,9 +232,9 @@ class Player:
             if "arms" in self.waiting(id):
                 raise InputError(f"{shown(id)} is a batch: it has sums of rewards, not a reward")
             given: Any = reward
-            events.check_reward(self.law, float(given) if isinstance(given, np.number) else given)
+            events.check_reward(self.policy, float(given) if isinstance(given, np.number) else given)
             heard = reward = float(given)
-            if self.law.binary and 0 < reward < 1:
+            if self.policy.binary and 0 < reward < 1:
                 heard = float(self._draw() < reward)
             self._apply({"op": "update", "id": id, "reward": reward, "heard": heard, "drawn": self.drawn})
 
@@ -250,7 +258,7 @@ class Player:
         """
         self.need_flexible("added")
         with self._turn:
-            if arm is not None and whole("arm", arm, least=self.law.arms) < self.arms_ever:
+            if arm is not None and whole("arm", arm, least=self.policy.arms) < self.arms_ever:
                 return int(arm)
             if arm not in (None, self.arms_ever):
                 raise InputError(f"the next arm has the number {self.arms_ever}, not {shown(arm)}")
@@ -284,16 +292,18 @@ class Player:
         elif op == "update":
             self._heard(event)
         elif op == "add":
-            self.law.add(self._memory)
+            self._state = self._policy.add_arm(self._state)
             self._active.append(event["arm"])
+            self._policy = self.playable.sized(len(self._active))
             self.arms_ever = event["arm"] + 1
-            if self.law.opens:
+            if self.policy.opens:
                 self._fresh.append(event["arm"])
             self._p = None
         else:
             place = self._active.index(event["arm"])
-            self.law.retire(self._memory, place)
+            self._state = self._policy.retire_arm(self._state, place)
             del self._active[place]
+            self._policy = self.playable.sized(len(self._active))
             if event["arm"] in self._fresh:
                 self._fresh.remove(event["arm"])
             self._p = None
@@ -308,8 +318,9 @@ class Player:
         self._decisions += 1
         if events.number_of(event["id"]):
             self.numbered += 1
-        if self.law.decide(self._memory):
-            self._p = None
+        state = self._policy.decided(self._state)
+        if state is not self._state:
+            self._state, self._p = state, None
         if self.arms_ever > self._arms:
             self._waiting.update(self._pulls_of_added(event))
         if self._fresh:
@@ -325,15 +336,23 @@ class Player:
             self._finished.add(id)
         if self.arms_ever > self._arms:
             self._waiting.subtract(self._pulls_of_added(decision))
+        policy, params, missed = self._policy, self._params, 0
         if "arms" in decision:
-            pulls = self._known(decision["arms"])
-            self.law.hear_many(self._memory, pulls, self._known(event["sums"]), self._known(decision["p"]))
-            self._memory["rounds"] += sum(decision["arms"]) - pulls.sum()
-        elif decision["arm"] in self._active:
-            place = self._active.index(decision["arm"])
-            self.law.hear(self._memory, place, event["heard"], decision["p"])
+            pulls, sums, p = (
+                self._known(by_arm) for by_arm in (decision["arms"], event["sums"], decision["p"])
+            )
+            self._state = policy.update_many_late(params, self._state, pulls, sums, p)
+            self.rounds += sum(decision["arms"])
+            missed = sum(decision["arms"]) - int(pulls.sum())
         else:
-            self._memory["rounds"] += 1  # it was retired meanwhile
+            self.rounds += 1
+            if decision["arm"] in self._active:
+                place = self._active.index(decision["arm"])
+                self._state = policy.update_late(params, self._state, place, event["heard"], decision["p"])
+            else:
+                missed = 1
+        if missed:  # of arms that were retired meanwhile
+            self._state = policy.missed(self._state, missed)
         self._p = None
 
     def state(self) -> dict[str, Any]:
@@ -342,8 +361,8 @@ class Player:
             return {
                 "format": "gradband-state",
                 "version": events.VERSION,
-                "policy": self.law.name,
-                "fingerprint": self.law.fingerprint,
+                "policy": self.policy.name,
+                "fingerprint": self.playable.fingerprint,
                 "seed": self.seed,
                 "drawn": self.drawn,
                 "decisions": self._decisions,
@@ -351,7 +370,8 @@ class Player:
                 "arms": self.arms_ever,
                 "active": list(self._active),
                 "fresh": list(self._fresh),
-                "memory": {name: array.tolist() for name, array in self._memory.items()},
+                "rounds": self.rounds,
+                "memory": {name: np.asarray(leaf).tolist() for name, leaf in flatten(self._state).items()},
                 "open": [_copy(event) for event in self._open.values()],
                 "finished": sorted(self._finished),
             }
@@ -369,8 +389,9 @@ class Player:
             found = events.check_state(self, state)
             self.reseed(found["seed"])
             self._advance(found["drawn"])
-            self._memory = found["memory"]
+            self._state, self.rounds = found["memory"], found["rounds"]
             self._active, self._fresh = list(found["active"]), list(found["fresh"])
+            self._policy = self.playable.sized(len(self._active))
             self.arms_ever, self._decisions = found["arms"], found["decisions"]
             self.numbered = found["numbered"]
             self._open = {event["id"]: _copy(event) for event in found["open"]}
@@ -383,11 +404,13 @@ class Player:
     def _current(self) -> np.ndarray:
         """Probabilities of the active arms, in their order, for one decision."""
         if self._fresh:
-            return certain(self._active.index(self._fresh[0]), len(self._active))
+            p = np.zeros(len(self._active))
+            p[self._active.index(self._fresh[0])] = 1.0
+            return p
         return self._shares(1)
 
     def _shares(self, count: int) -> np.ndarray:
-        """The law's probabilities for `count` decisions without a reward, within the limits of new arms."""
+        """Probabilities for `count` decisions without a reward, within the limits of new arms."""
         if self.arms_ever == self._arms:
             return self._probabilities()
         if self._p is None:
@@ -396,32 +419,37 @@ class Player:
         first = bisect_left(self._active, self._arms)  # arms are in the order in which they came
         waiting = np.array([self._waiting[arm] for arm in self._active[first:]])
         limit = np.ones(len(p))
-        limit[first:] = newcomers.limits(self._memory["pulls"][first:], waiting, count, len(p))
+        policy: Any = self._policy
+        heard = policy.counts(self._state).pulls[first:]
+        limit[first:] = newcomers.limits(heard, waiting, count, len(p))
         return newcomers.within(p, limit, self._others)
 
     def _probabilities(self) -> np.ndarray:
-        """What the law says, computed once for all decisions until the next reward."""
+        """What the policy says, computed once for all decisions until the next reward."""
         if self._p is None:
-            if self.law.bounded and self._memory["rounds"] >= self.law.horizon:
-                raise InputError(f"{self.law.name} was made for {self.law.horizon} rounds, which are over")
-            self._p = self._checked(self._memory)
+            if self.policy.bounded and self.rounds >= self.policy.horizon:
+                raise InputError(
+                    f"{self.policy.name} was made for {self.policy.horizon} rounds, which are over"
+                )
+            self._p = self._checked(self._policy, self._state)
         return self._p
 
     def _others(self, among: np.ndarray) -> np.ndarray:
-        """What the law would say if only these of the active arms were there, a mask [K]."""
+        """What the policy would say if only these of the active arms were there, a mask [K]."""
         key = among.tobytes()
         if key not in self._without:
-            memory = dict(self._memory)
+            policy, state = self._policy, self._state
             for place in np.flatnonzero(~among)[::-1].tolist():
-                self.law.retire(memory, place)
-            self._without[key] = self._checked(memory)
+                state = policy.retire_arm(state, place)
+                policy = self.playable.sized(policy.arms - 1)
+            self._without[key] = self._checked(policy, state)
         return self._without[key]
 
-    def _checked(self, memory: laws.Memory) -> np.ndarray:
-        """The law's probabilities, if they are some."""
-        p = self.law.probabilities(memory)
+    def _checked(self, policy: Policy, state: Any) -> np.ndarray:
+        """The policy's probabilities, if they are some."""
+        p: np.ndarray = policy.probabilities(self._params, state)
         if not abs(p.sum() - 1) < 1e-6:
-            raise InputError(f"{self.law.name} has no probabilities: its numbers are too large")
+            raise InputError(f"{policy.name} has no probabilities: its numbers are too large")
         return p
 
     def _pulls_of_added(self, decision: Event) -> dict[int, int]:
@@ -439,7 +467,7 @@ class Player:
         return spread
 
     def _known(self, values: Sequence[float]) -> np.ndarray:
-        """Values by arms' numbers as the law knows them; arms that came later have none."""
+        """Values by arms' numbers as the state has them; arms that came later have none."""
         return np.array([values[arm] if arm < len(values) else 0.0 for arm in self._active])
 
     def _draw(self) -> float:
@@ -495,23 +523,8 @@ class Player:
 
     def need_flexible(self, done: str) -> None:
         """Refuses what takes a policy that plays with any number of arms."""
-        if not self.law.flexible:
-            raise InputError(f"{self.law.name} was made for {self.law.arms} arms: none can be {done}")
-
-
-def _law_of(policy: Any) -> laws.Law:
-    """The law of a policy that is given in any way."""
-    if isinstance(policy, laws.Law):
-        return policy
-    if isinstance(policy, str | PathLike):
-        return laws.load(Path(policy))
-    learned, params = getattr(policy, "policy", None), getattr(policy, "params", None)
-    if learned is None or not isinstance(params, dict):
-        raise InputError(
-            f"a player needs a policy file, what learn returned, or a law, not {shown(policy)}"
-        )
-    arrays = {name: np.asarray(leaf) for name, leaf in params.items()}
-    return laws.law(learned.name, learned.arms, learned.horizon, learned.settings(), arrays)
+        if not self.policy.flexible:
+            raise InputError(f"{self.policy.name} was made for {self.policy.arms} arms: none can be {done}")
 
 
 def listed(arms: Sequence[int]) -> str:

@@ -1,56 +1,46 @@
-"""Bandit policies, one file each. A policy that is listed here is known by name and fully tested."""
+"""Bandit policies, one file each. A policy that is imported here is known by name and fully tested.
 
+Formulas are written over the namespace of their arrays (`namespace`), so that the same class is learned in
+JAX and played in NumPy. Nothing here imports JAX before something is learned.
+"""
+
+from gradband.core.arrays import Array, namespace, nn, one_hot, pick, stop_gradient
 from gradband.core.errors import InputError, shown, unknown
-from gradband.policies.base import Counting, Counts, Index, OneParameter, Params, Policy, State
-from gradband.policies.bayes_ucb import BayesUCB
-from gradband.policies.boltzmann import Boltzmann
-from gradband.policies.dqn import DQN
-from gradband.policies.epsilon_greedy import EpsilonGreedy
-from gradband.policies.exp3 import Exp3
-from gradband.policies.explore_then_commit import ExploreThenCommit
-from gradband.policies.gittins import Gittins
-from gradband.policies.greedy import Greedy
-from gradband.policies.hierarchical_ts import HierarchicalTS
-from gradband.policies.index_network import IndexNetwork
-from gradband.policies.kl_softelim import KLSoftElim
-from gradband.policies.kl_ucb import KLUCB
-from gradband.policies.lstm import LSTM
-from gradband.policies.optimal import OptimalChoices, OptimalGraph, OptimalGrid, OptimalThresholds
-from gradband.policies.softelim import SoftElim
-from gradband.policies.split import Split
-from gradband.policies.thompson import ThompsonSampling
-from gradband.policies.ucb1 import UCB1
-from gradband.policies.ucb_v import UCBV
-from gradband.policies.uniform import Uniform
+from gradband.policies.base import Counting, Counts, Index, OneParameter, Params, Policy, Spec, State
+from gradband.policies.bayes_ucb import BayesUCB as BayesUCB
+from gradband.policies.boltzmann import Boltzmann as Boltzmann
+from gradband.policies.dqn import DQN as DQN
+from gradband.policies.epsilon_greedy import EpsilonGreedy as EpsilonGreedy
+from gradband.policies.exp3 import Exp3 as Exp3
+from gradband.policies.explore_then_commit import ExploreThenCommit as ExploreThenCommit
+from gradband.policies.gittins import Gittins as Gittins
+from gradband.policies.greedy import Greedy as Greedy
+from gradband.policies.hierarchical_ts import HierarchicalTS as HierarchicalTS
+from gradband.policies.index_network import IndexNetwork as IndexNetwork
+from gradband.policies.kl_softelim import KLSoftElim as KLSoftElim
+from gradband.policies.kl_ucb import KLUCB as KLUCB
+from gradband.policies.lstm import LSTM as LSTM
+from gradband.policies.optimal import OptimalChoices as OptimalChoices
+from gradband.policies.optimal import OptimalGraph as OptimalGraph
+from gradband.policies.optimal import OptimalGrid as OptimalGrid
+from gradband.policies.optimal import OptimalThresholds as OptimalThresholds
+from gradband.policies.softelim import SoftElim as SoftElim
+from gradband.policies.split import Split as Split
+from gradband.policies.thompson import ThompsonSampling as ThompsonSampling
+from gradband.policies.ucb1 import UCB1 as UCB1
+from gradband.policies.ucb_v import UCBV as UCBV
+from gradband.policies.uniform import Uniform as Uniform
 
-POLICIES: dict[str, type[Policy]] = {
-    policy.name: policy
-    for policy in (
-        SoftElim,
-        Exp3,
-        EpsilonGreedy,
-        Boltzmann,
-        ExploreThenCommit,
-        Uniform,
-        Greedy,
-        UCB1,
-        UCBV,
-        KLUCB,
-        BayesUCB,
-        ThompsonSampling,
-        HierarchicalTS,
-        Split,
-        Gittins,
-        DQN,
-        LSTM,
-        IndexNetwork,
-        KLSoftElim,
-    )
+_KNOWN: dict[str, type[Policy]] = {
+    entry.name: entry
+    for entry in list(globals().values())
+    if isinstance(entry, type) and issubclass(entry, Policy) and hasattr(entry, "name")
 }
+POLICIES: dict[str, type[Policy]] = {name: policy for name, policy in _KNOWN.items() if policy.listed}
 # Policies that only a problem's optimum makes; their files can be read.
-TABLES: dict[str, type[Policy]] = {
-    policy.name: policy for policy in (OptimalThresholds, OptimalChoices, OptimalGraph, OptimalGrid)
-}
+TABLES: dict[str, type[Policy]] = {name: policy for name, policy in _KNOWN.items() if not policy.listed}
+# Policies whose parameters are learned.
+TRAINED = [name for name, policy in POLICIES.items() if policy.init is not Policy.init and policy.trained]
 
 
 def named(name: str) -> Policy:
@@ -77,34 +67,24 @@ def as_policy(given: object) -> Policy:
 
 
 __all__ = [
-    "DQN",
-    "KLUCB",
-    "LSTM",
     "POLICIES",
     "TABLES",
-    "UCB1",
-    "UCBV",
-    "BayesUCB",
-    "Boltzmann",
+    "TRAINED",
+    "Array",
     "Counting",
     "Counts",
-    "EpsilonGreedy",
-    "Exp3",
-    "ExploreThenCommit",
-    "Gittins",
-    "Greedy",
-    "HierarchicalTS",
     "Index",
-    "IndexNetwork",
-    "KLSoftElim",
     "OneParameter",
     "Params",
     "Policy",
-    "SoftElim",
-    "Split",
+    "Spec",
     "State",
-    "ThompsonSampling",
-    "Uniform",
     "as_policy",
     "named",
+    "namespace",
+    "nn",
+    "one_hot",
+    "pick",
+    "stop_gradient",
+    *(policy.__name__ for policy in _KNOWN.values()),
 ]

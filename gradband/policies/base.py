@@ -1,7 +1,8 @@
 """The shape that all policies share.
 
 A policy is a frozen dataclass of settings, and pure functions for one instance at a time. What is
-learned (`params`) and what is remembered (`state`) are passed in and out.
+learned (`params`) and what is remembered (`state`) are passed in and out. Formulas are written once, over
+the namespace that their arrays belong to: JAX where a policy is learned, NumPy where it is played.
 """
 
 import dataclasses
@@ -9,18 +10,26 @@ import math
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, Self
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
-from gradband.core import prng
+from gradband.core.arrays import Array, add_at, map_leaves, map_nodes, namespace, one_hot, real
 from gradband.core.errors import LARGEST, InputError, number, number_of_arms, positive, shown
-from gradband.core.pytrees import one_hot
 
 Params = dict[str, Array]
 State = Any
 KEPT = "kept"  # name of what a gradient through a rollout keeps rather than computes again
+LEAST, MOST = 1e-6, 1e12  # of a beta distribution's parameters, where it is integrated in NumPy
+
+
+class Spec(NamedTuple):
+    """Shape and type of a parameter; a `float` has the precision that is in use."""
+
+    shape: tuple[int, ...] = ()
+    dtype: Any = float
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,6 +49,14 @@ class Policy:
     """Can hear of a batch of pulls at once (`update_many`)."""
     opens: ClassVar[bool] = False
     """Pulls each arm once before anything else, where pulls are decided one by one."""
+    flexible: ClassVar[bool] = False
+    """Arms can be added and retired while it is played: no parameter has one entry per arm."""
+    bounded: ClassVar[bool] = False
+    """Can't be played beyond its horizon."""
+    trained: ClassVar[bool] = True
+    """Has parameters to learn, if it has parameters; Gittins indices are computed."""
+    listed: ClassVar[bool] = True
+    """Is known by its name; otherwise only its files are."""
     latents: ClassVar[int] = 1
     """Values of a latent variable that is drawn before the first round."""
     log_scale: ClassVar[frozenset[str]] = frozenset()
@@ -66,8 +83,17 @@ class Policy:
         """Parameters to start from. Policies with random initial weights use the key."""
         return {}
 
-    def shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
+    def specs(self) -> dict[str, Spec] | None:
+        """Shapes and types of the parameters, where they are known without JAX."""
+        return {} if type(self).init is Policy.init else None
+
+    def shapes(self) -> dict[str, Any]:
         """Shapes and types of the parameters, which must be a dictionary of arrays, not of dictionaries."""
+        known = self.specs()
+        if known is not None:
+            return known
+        import jax
+
         found = jax.eval_shape(self.init, jax.random.key(0))
         for name, leaf in found.items():
             if not isinstance(leaf, jax.ShapeDtypeStruct):
@@ -82,11 +108,33 @@ class Policy:
 
     def as_params(self, given: dict[str, Any]) -> Params:
         """These numbers or arrays as the policy's parameters, if they are its own and within bounds."""
+        import jax.numpy as jnp
+
         shapes = self.shapes()
+        self._check_params(given, shapes, self.bounds())
+        return {name: jnp.asarray(value, shapes[name].dtype) for name, value in given.items()}
+
+    def as_arrays(self, given: dict[str, Any]) -> dict[str, np.ndarray]:
+        """The same for NumPy, in double precision and without JAX."""
+        found = {name: np.asarray(value) for name, value in given.items()}
+        specs = self.specs()
+        if specs is None:  # of a class of the user's own: any shapes, and bounds if it has them
+            specs = {name: Spec(array.shape, array.dtype) for name, array in found.items()}
+        bounds = dict.fromkeys(specs, -math.inf), dict.fromkeys(specs, math.inf)
+        if type(self).bounds is not Policy.bounds:
+            bounds = self.bounds()
+        self._check_params(found, specs, bounds)
+        kinds = {name: np.dtype(spec.dtype).kind for name, spec in specs.items()}
+        return {name: a.astype(np.float64) if kinds[name] == "f" else a for name, a in found.items()}
+
+    def _check_params(
+        self, given: Any, shapes: dict[str, Any], bounds: tuple[dict[str, float], dict[str, float]]
+    ) -> None:
+        """Refuses parameters that are not the policy's own."""
         if not isinstance(given, dict) or set(given) != set(shapes):
             wanted = ", ".join(shapes) or "none"
             raise InputError(f"the parameters of {self.name} are: {wanted}; not {shown(list(given))}")
-        lower, upper = self.bounds()
+        lower, upper = bounds
         for name, value in given.items():
             array, shape = np.asarray(value), shapes[name].shape
             if array.shape != shape or array.dtype.kind not in "fiu" or not fits(array):
@@ -96,7 +144,6 @@ class Policy:
                     f"{name} must lie in [{lower[name]:g}, {upper[name]:g}] for {self.name} with "
                     f"{self.arms} arms and {self.horizon} rounds, not {shown(array.tolist())}"
                 )
-        return {name: jnp.asarray(value, shapes[name].dtype) for name, value in given.items()}
 
     def folded(self, params: Params) -> Params:
         """The parameters as `begin`, `log_probs`, `act` and `update` get them, made once before round 1."""
@@ -113,7 +160,7 @@ class Policy:
 
     def latent_log_probs(self, params: Params) -> Array:
         """Log-probabilities [latents] of the latent variable."""
-        return jnp.zeros(1)
+        return np.zeros(1)
 
     def begin(self, params: Params, latent: Array) -> State:
         """The state before the first round."""
@@ -126,19 +173,27 @@ class Policy:
     def next_log_probs(self, params: Params, state: State, t: Array | int) -> Array:
         """log p of all arms [K] for a single pull in round t: arm t while t < K, if the policy `opens`."""
         log_probs = self.log_probs(params, state)
-        return jnp.where(t < self.arms, certain(t, self.arms), log_probs) if self.opens else log_probs
+        if not self.opens:
+            return log_probs
+        return namespace(log_probs, t).where(t < self.arms, certain(t, self.arms), log_probs)
 
     def act(self, key: Array, params: Params, state: State) -> Array:
         """The arm that a policy without a density pulls."""
         raise NotImplementedError
 
     def probabilities(self, params: Params, state: State) -> Array:
-        """Probabilities [K] of a single pull, also of policies that can't be differentiated."""
-        return jnp.exp(self.log_probs(params, state))
+        """Probabilities [K] of a pull, also of policies that can't be differentiated, as it would be in a
+        batch: without the first pulls of a policy that `opens`."""
+        log_probs = self.log_probs(params, state)
+        return namespace(log_probs).exp(log_probs)
+
+    def next_probabilities(self, params: Params, state: State) -> Array:
+        """Probabilities [K] of the next single pull."""
+        return self.probabilities(params, state)
 
     def recommend(self, params: Params, state: State) -> Array:
         """The arm to stay with after the last round: here the one that it would most likely pull."""
-        return jnp.argmax(self.log_probs(params, state))
+        return self.log_probs(params, state).argmax()
 
     def update(self, params: Params, state: State, arm: Array, reward: Array) -> State:
         """The state after pulling an arm."""
@@ -148,9 +203,51 @@ class Policy:
         """The state after a batch: the pulls of each arm [K], and its sums of rewards of 0 and 1."""
         raise NotImplementedError
 
+    def update_late(self, params: Params, state: State, arm: Array, reward: Array, p: Array) -> State:
+        """The state after the reward of an arm that was pulled with probability p, some decisions ago."""
+        return self.update(params, state, arm, reward)
+
+    def update_many_late(self, params: Params, state: State, pulls: Array, sums: Array, p: Array) -> State:
+        """The state after a batch that was decided some time ago, with probabilities p [K]."""
+        return self.update_many(params, state, pulls, sums)
+
+    def decided(self, state: State) -> State:
+        """The state after a decision whose reward is still to come."""
+        return state
+
+    def missed(self, state: State, rounds: int) -> State:
+        """The state after rewards of arms that were retired."""
+        return map_nodes(Counts, lambda counts: counts.miss(rounds), state)
+
+    def add_arm(self, state: State) -> State:
+        """The state with one more arm, of which nothing is known."""
+
+        def longer(path: Any, leaf: np.ndarray) -> np.ndarray:
+            by_arm = leaf.shape[:1] == (self.arms,)
+            return np.concatenate([leaf, np.zeros_like(leaf[:1])]) if by_arm else leaf
+
+        return map_leaves(longer, state)
+
+    def retire_arm(self, state: State, arm: int) -> State:
+        """The state without an arm; those behind it move up."""
+
+        def shorter(path: Any, leaf: np.ndarray) -> np.ndarray:
+            return np.delete(leaf, arm, axis=0) if leaf.shape[:1] == (self.arms,) else leaf
+
+        kept = map_nodes(Counts, lambda counts: counts.miss(counts.pulls[arm]), state)
+        return map_leaves(shorter, kept)
+
+    def check_play(self) -> None:
+        """Refuses settings that can be learned with but not played in NumPy."""
+
+    def check_state(self, state: State, rounds: int) -> None:
+        """Refuses numbers of a file that can't have come from playing so many rounds."""
+
     def allocate(self, key: Array, params: Params, state: State, batch: int) -> Array:
         """How often a policy without a density pulls each arm [K] in a batch."""
-        return prng.multinomial(key, jnp.asarray(batch, float), self.probabilities(params, state))
+        from gradband.core import prng
+
+        return prng.multinomial(key, real(batch), self.probabilities(params, state))
 
     def settings(self) -> dict[str, Any]:
         """Hyper-parameters, as a policy file keeps them."""
@@ -177,7 +274,10 @@ class OneParameter(Policy):
         number(f"theta of {self.name}", self.theta, lower, upper)
 
     def init(self, key: Array) -> Params:
-        return {"theta": jnp.asarray(self.theta, float)}
+        return {"theta": real(self.theta)}
+
+    def specs(self) -> dict[str, Spec] | None:
+        return {"theta": Spec()} if type(self).init is OneParameter.init else None
 
     def in_units(self, scale: float) -> Self:
         """The policy for rewards with this standard deviation."""
@@ -202,26 +302,36 @@ class Counts(NamedTuple):
 
     pulls: Array
     sums: Array
+    gone: Array | None = None
+    """pulls of arms that were retired, if any was"""
 
     @classmethod
-    def zeros(cls, arms: int) -> "Counts":
-        return cls(jnp.zeros(arms), jnp.zeros(arms))
+    def zeros(cls, arms: int, xp: Any = np) -> "Counts":
+        return cls(xp.zeros(arms), xp.zeros(arms))
 
     @property
     def means(self) -> Array:
         """Empirical means [K], 0 for arms not yet pulled."""
-        return self.sums / jnp.maximum(self.pulls, 1)
+        return self.sums / namespace(self.pulls).maximum(self.pulls, 1)
 
     @property
     def rounds(self) -> Array:
-        return self.pulls.sum()
+        return self.pulls.sum() if self.gone is None else self.pulls.sum() + self.gone
 
     def add(self, arm: Array, reward: Array) -> "Counts":
-        pulled = one_hot(arm, self.pulls.shape[0]).astype(self.pulls.dtype)
-        return Counts(self.pulls + pulled, self.sums + pulled * reward)
+        return Counts(add_at(self.pulls, arm, 1), add_at(self.sums, arm, reward), self.gone)
 
     def add_many(self, pulls: Array, sums: Array) -> "Counts":
-        return Counts(self.pulls + pulls, self.sums + sums)
+        return Counts(self.pulls + pulls, self.sums + sums, self.gone)
+
+    def miss(self, rounds: float) -> "Counts":
+        return Counts(self.pulls, self.sums, np.asarray((self.gone or 0.0) + rounds))
+
+    def where(self, condition: Array, other: "Counts") -> "Counts":
+        """These counts if the condition holds, else the others."""
+        where = namespace(self.pulls).where
+        pulls, sums = where(condition, self.pulls, other.pulls), where(condition, self.sums, other.sums)
+        return Counts(pulls, sums, self.gone)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -229,9 +339,10 @@ class Counting(Policy):
     """A policy that remembers counts. Set `opens` to have it pull each arm once before anything else."""
 
     batches: ClassVar[bool] = True
+    flexible: ClassVar[bool] = True
 
     def begin(self, params: Params, latent: Array) -> Any:
-        return Counts.zeros(self.arms)
+        return Counts.zeros(self.arms, namespace(latent))
 
     def update(self, params: Params, state: Any, arm: Array, reward: Array) -> Any:
         return state.add(arm, reward)
@@ -239,19 +350,39 @@ class Counting(Policy):
     def update_many(self, params: Params, state: Any, pulls: Array, sums: Array) -> Any:
         return state.add_many(pulls, sums)
 
-    def probabilities(self, params: Params, state: Any) -> Array:
-        return jnp.exp(self.next_log_probs(params, state, state.rounds))
+    def counts(self, state: Any) -> Counts:
+        """The counts in a state."""
+        return state
+
+    def next_probabilities(self, params: Params, state: Any) -> Array:
+        if not self.opens:
+            return self.probabilities(params, state)
+        log_probs = self.next_log_probs(params, state, self.counts(state).rounds)
+        return namespace(log_probs).exp(log_probs)
 
     def estimates(self, params: Params, state: Any) -> Array:
         """What the arms' means are taken to be [K], the greatest of which is recommended."""
-        return jnp.where(state.pulls > 0, state.means, -jnp.inf)
+        counts = self.counts(state)
+        xp = namespace(counts.pulls)
+        return xp.where(counts.pulls > 0, counts.means, -xp.inf)
 
     def recommend(self, params: Params, state: Any) -> Array:
-        return jnp.argmax(self.estimates(params, state))
+        return self.estimates(params, state).argmax()
 
     def after(self, counts: Counts) -> State:
         """The state after rewards of 0 and 1 with these counts."""
         return counts
+
+    def check_state(self, state: Any, rounds: int) -> None:
+        counts = self.counts(state)
+        pulls, sums = counts.pulls, counts.sums
+        gone = 0 if counts.gone is None else counts.gone
+        if (pulls < 0).any() or (pulls != np.floor(pulls)).any() or gone < 0 or counts.rounds > rounds:
+            raise InputError("pulls in memory must be whole numbers, and no more than the rounds")
+        if (self.unit or self.binary) and ((sums < 0) | (sums > pulls * (1 + 1e-9))).any():
+            raise InputError("sums in memory must lie between 0 and the pulls")
+        if self.binary and (sums != np.floor(sums)).any():
+            raise InputError(f"{self.name} hears zeros and ones, whose sums are whole numbers")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -270,6 +401,14 @@ class Believing(Counting):
         positive(f"a of {self.name}", self.a)
         positive(f"b of {self.name}", self.b)
 
+    def check_play(self) -> None:
+        number(f"a of {self.name}", self.a, LEAST, MOST)
+        number(f"b of {self.name}", self.b, LEAST, MOST)
+
+    def posterior(self, counts: Counts) -> tuple[Array, Array]:
+        """The parameters [K] of the arms' beta posteriors."""
+        return self.a + counts.sums, self.b + counts.pulls - counts.sums
+
     def estimates(self, params: Params, state: Any) -> Array:
         return (self.a + state.sums) / (self.a + self.b + state.pulls)
 
@@ -285,10 +424,13 @@ class Index(Counting):
         raise NotImplementedError
 
     def act(self, key: Array, params: Params, state: Any) -> Array:
+        from gradband.core import prng
+
         index = self.index(params, state)
         best = index == index.max()
-        chosen = jnp.floor(prng.uniform(key) * best.sum())
-        return jnp.argmax(jnp.cumsum(best) > chosen)
+        xp = namespace(index)
+        chosen = xp.floor(prng.uniform(key) * best.sum())
+        return (best.cumsum() > chosen).argmax()
 
     def probabilities(self, params: Params, state: Any) -> Array:
         index = self.index(params, state)
@@ -298,4 +440,4 @@ class Index(Counting):
 
 def certain(arm: Array | int, arms: int) -> Array:
     """Log-probabilities [K] that pull one arm for sure."""
-    return jnp.where(one_hot(arm, arms), 0.0, -jnp.inf)
+    return namespace(arm).where(one_hot(arm, arms), 0.0, -math.inf)

@@ -3,12 +3,11 @@
 import dataclasses
 from typing import ClassVar
 
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
-from jax.scipy.special import betainc, gammaln
 
+from gradband.core.arrays import Array, namespace
 from gradband.policies.base import Believing, Counts, Index, Params
+from gradband.policies.beta_tail import upper_logits
 
 STEPS = 4  # of Halley's method
 
@@ -24,17 +23,23 @@ class BayesUCB(Index, Believing):
 
     def index(self, params: Params, state: Counts) -> Array:
         tail = 1 / (state.rounds + 1)  # in round 1, a quantile of 0, all arms are equal
-        ones, zeros = self.a + state.sums, self.b + state.pulls - state.sums
+        ones, zeros = self.posterior(state)
+        xp = namespace(ones)
+        if xp is np:
+            return upper_logits(tail, ones, zeros)
         # The quantile less 1, so that means near 1 can be told apart.
-        return -beta_quantile(jnp.broadcast_to(tail, ones.shape), zeros, ones)
+        return -beta_quantile(xp.broadcast_to(tail, ones.shape), zeros, ones)
 
 
 def beta_quantile(p: Array, a: Array, b: Array) -> Array:
-    """The x with I_x(a, b) = p, for small p precise relative to x.
+    """The x with I_x(a, b) = p, for small p precise relative to x, in JAX.
 
     A normal approximation (Abramowitz and Stegun, 26.5.22), or the distribution's ends where a or b is
     below 1, and from there Halley's method.
     """
+    import jax.numpy as jnp
+    from jax.scipy.special import betainc, gammaln
+
     tail = jnp.sqrt(-2 * jnp.log(jnp.minimum(p, 1 - p) + 1e-30))
     z = (2.30753 + 0.27061 * tail) / (1 + tail * (0.99229 + 0.04481 * tail)) - tail
     z = jnp.where(p < 0.5, -z, z)

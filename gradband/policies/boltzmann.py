@@ -3,9 +3,7 @@
 import dataclasses
 from typing import ClassVar
 
-import jax
-from jax import Array
-
+from gradband.core.arrays import Array, nn
 from gradband.policies.base import Counting, Counts, OneParameter, Params
 
 
@@ -19,4 +17,5 @@ class Boltzmann(Counting, OneParameter):
     theta: float = 0.2
 
     def log_probs(self, params: Params, state: Counts) -> Array:
-        return jax.nn.log_softmax(state.means / params["theta"])
+        scores = state.means / params["theta"]
+        return nn(scores).log_softmax(scores)

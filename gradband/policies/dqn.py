@@ -5,12 +5,9 @@ import math
 from collections.abc import Callable
 from typing import ClassVar
 
-import jax
-import jax.numpy as jnp
-from jax import Array
-
+from gradband.core.arrays import Array, namespace, nn
 from gradband.core.errors import whole
-from gradband.policies.base import Counts, Index, Params
+from gradband.policies.base import Counts, Index, Params, Spec
 
 FEATURES = 6  # numbers that the network sees of each arm
 
@@ -20,12 +17,14 @@ def features(counts: Counts) -> Array:
 
     The counts are raw, up to n, as the paper has them; the rounds left are only in their sum.
 
-    >>> print(features(Counts(jnp.array([3.0]), jnp.array([1.0]))).round(1))
+    >>> import numpy as np
+    >>> print(features(Counts(np.array([3.0]), np.array([1.0]))).round(1))
     [1.  2.  0.7 1.1 0.3 1. ]
     """
+    xp = namespace(counts.pulls)
     ones, zeros = counts.sums, counts.pulls - counts.sums
-    seen = (ones, zeros, jnp.log1p(ones), jnp.log1p(zeros), counts.means, jnp.ones_like(ones))
-    return jnp.stack(seen, axis=1).reshape(-1)
+    seen = (ones, zeros, xp.log1p(ones), xp.log1p(zeros), counts.means, xp.ones_like(ones))
+    return xp.stack(seen, axis=1).reshape(-1)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -42,17 +41,31 @@ class DQN(Index):
 
     name: ClassVar[str] = "dqn"
     binary: ClassVar[bool] = True
+    flexible: ClassVar[bool] = False
     hidden: int = 64
 
     def check(self) -> None:
         super().check()
         whole("hidden of dqn", self.hidden)
 
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Numbers that go into the network, are in its layers, and come out."""
+        return FEATURES * self.arms, self.hidden, self.hidden, self.arms
+
+    def specs(self) -> dict[str, Spec]:
+        specs: dict[str, Spec] = {}
+        for layer, (inputs, outputs) in enumerate(zip(self.sizes, self.sizes[1:], strict=False)):
+            specs |= {f"w{layer}": Spec((inputs, outputs)), f"b{layer}": Spec((outputs,))}
+        return specs
+
     def init(self, key: Array) -> Params:
         """Glorot's uniform weights and no biases, as Dopamine's."""
-        sizes = (FEATURES * self.arms, self.hidden, self.hidden, self.arms)
+        import jax
+        import jax.numpy as jnp
+
         params: Params = {}
-        for layer, (inputs, outputs) in enumerate(zip(sizes, sizes[1:], strict=False)):
+        for layer, (inputs, outputs) in enumerate(zip(self.sizes, self.sizes[1:], strict=False)):
             most = math.sqrt(6 / (inputs + outputs))
             draw = jax.random.fold_in(key, layer)
             params[f"w{layer}"] = jax.random.uniform(draw, (inputs, outputs), minval=-most, maxval=most)
@@ -61,7 +74,7 @@ class DQN(Index):
 
     def values(self, params: Params, counts: Counts) -> Array:
         """Q(s, i) of all arms [K]."""
-        return _network(params, features(counts), jnp.matmul)
+        return _network(params, features(counts), namespace(counts.pulls).matmul)
 
     def index(self, params: Params, state: Counts) -> Array:
         # In a rollout, which is compiled as one function, XLA has no fast matrix product: ten times slower.
@@ -70,6 +83,7 @@ class DQN(Index):
 
 def _network(params: Params, x: Array, product: Callable[[Array, Array], Array]) -> Array:
     """The outputs [K] of the network for inputs [6K]."""
-    x = jax.nn.relu(product(x, params["w0"]) + params["b0"])
-    x = jax.nn.relu(product(x, params["w1"]) + params["b1"])
+    relu = nn(x).relu
+    x = relu(product(x, params["w0"]) + params["b0"])
+    x = relu(product(x, params["w1"]) + params["b1"])
     return product(x, params["w2"]) + params["b2"]

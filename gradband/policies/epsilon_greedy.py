@@ -3,9 +3,7 @@
 import dataclasses
 from typing import ClassVar
 
-import jax.numpy as jnp
-from jax import Array
-
+from gradband.core.arrays import Array, namespace
 from gradband.policies.base import Counting, Counts, OneParameter, Params
 
 
@@ -22,4 +20,4 @@ class EpsilonGreedy(Counting, OneParameter):
         best = (state.means == state.means.max()).astype(state.pulls.dtype)
         theta = params["theta"]
         probabilities = theta / self.arms + (1 - theta) * best / best.sum()
-        return jnp.log(probabilities)
+        return namespace(probabilities).log(probabilities)

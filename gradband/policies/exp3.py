@@ -3,12 +3,8 @@
 import dataclasses
 from typing import ClassVar
 
-import jax
-import jax.numpy as jnp
-from jax import Array
-
+from gradband.core.arrays import Array, add_at, namespace, nn, one_hot, pick, stop_gradient
 from gradband.core.errors import unknown
-from gradband.core.pytrees import one_hot, pick
 from gradband.policies.base import OneParameter, Params
 
 GRADIENTS = ("exact", "lemma")
@@ -33,18 +29,25 @@ class Exp3(OneParameter):
             raise unknown("gradient of exp3", self.gradient, GRADIENTS)
 
     def begin(self, params: Params, latent: Array) -> Array:
-        return jnp.zeros(self.arms)
+        return namespace(latent).zeros(self.arms)
 
     def log_probs(self, params: Params, state: Array) -> Array:
-        theta = params["theta"]
+        theta, xp = params["theta"], namespace(state)
         if self.gradient == "lemma":
-            state = jax.lax.stop_gradient(state)
-        weights = jnp.exp(jax.nn.log_softmax(theta / self.arms * state))
-        return jnp.log(theta / self.arms + (1 - theta) * weights)
+            state = stop_gradient(state)
+        weights = xp.exp(nn(state).log_softmax(theta / self.arms * state))
+        return xp.log(theta / self.arms + (1 - theta) * weights)
 
     def update(self, params: Params, state: Array, arm: Array, reward: Array) -> Array:
         log_prob = pick(self.log_probs(params, state), arm)
-        return state + one_hot(arm, self.arms) * reward * jnp.exp(-log_prob)
+        return state + one_hot(arm, self.arms) * reward * namespace(state).exp(-log_prob)
 
     def update_many(self, params: Params, state: Array, pulls: Array, sums: Array) -> Array:
-        return state + sums * jnp.exp(-self.log_probs(params, state))
+        return state + sums * namespace(state).exp(-self.log_probs(params, state))
+
+    def update_late(self, params: Params, state: Array, arm: Array, reward: Array, p: Array) -> Array:
+        return add_at(state, arm, reward / p)
+
+    def update_many_late(self, params: Params, state: Array, pulls: Array, sums: Array, p: Array) -> Array:
+        xp = namespace(state)
+        return state + xp.where(sums > 0, sums / xp.where(p > 0, p, 1), 0)

@@ -3,10 +3,9 @@
 import dataclasses
 from typing import ClassVar, NamedTuple
 
-import jax
-import jax.numpy as jnp
-from jax import Array
+import numpy as np
 
+from gradband.core.arrays import Array, namespace, pick, stop_gradient
 from gradband.core.errors import InputError
 from gradband.policies.base import Counts, OneParameter, Params, certain
 
@@ -14,10 +13,16 @@ MARGIN = 1e-3
 
 
 class Exploration(NamedTuple):
-    """Counts of the exploration phase, and its length in pulls of each arm."""
+    """Counts of the exploration phase, its length in pulls of each arm, and decisions, if they are told."""
 
     counts: Counts
     length: Array
+    decided: Array
+
+    @property
+    def turn(self) -> Array:
+        """Decisions so far: those whose rewards came, or more if some are late."""
+        return namespace(self.length).maximum(self.counts.rounds, self.decided)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -27,6 +32,9 @@ class ExploreThenCommit(OneParameter):
     Only Z depends on θ, so its log-probability is the whole score. θ lies in [1, ⌊n/K⌋], less a margin
     at the ends. At a whole θ one value of Z would have no score: there it keeps a probability of .001,
     and the score is that of the slope to the right.
+
+    Turns go by decisions, so that exploration does not wait for rewards; the commitment rests on the first
+    θ̄ rewards of each arm.
     """
 
     name: ClassVar[str] = "explore-then-commit"
@@ -45,33 +53,41 @@ class ExploreThenCommit(OneParameter):
         return {"theta": 1 + MARGIN}, {"theta": self.horizon // self.arms - MARGIN}
 
     def latent_log_probs(self, params: Params) -> Array:
-        fraction = params["theta"] - jnp.floor(params["theta"])
+        xp = namespace(params["theta"])
+        fraction = params["theta"] - xp.floor(params["theta"])
         # The value is clipped, the derivative stays 1.
-        fraction += jax.lax.stop_gradient(jnp.clip(fraction, MARGIN, 1 - MARGIN) - fraction)
-        return jnp.log(jnp.stack([1 - fraction, fraction]))
+        fraction += stop_gradient(xp.clip(fraction, MARGIN, 1 - MARGIN) - fraction)
+        return xp.log(xp.stack([1 - fraction, fraction]))
 
     def begin(self, params: Params, latent: Array) -> Exploration:
-        length = jax.lax.stop_gradient(jnp.floor(params["theta"])) + latent
-        return Exploration(Counts.zeros(self.arms), length)
+        xp = namespace(params["theta"], latent)
+        length = stop_gradient(xp.floor(params["theta"])) + latent
+        return Exploration(Counts.zeros(self.arms, xp), length, xp.zeros(()))
 
     def exploring(self, state: Exploration) -> Array:
-        return state.counts.rounds < self.arms * state.length
+        return state.turn < self.arms * state.length
 
     def log_probs(self, params: Params, state: Exploration) -> Array:
-        turn = state.counts.rounds.astype(int) % self.arms
+        xp, turn = namespace(state.length), state.turn.astype(int) % self.arms
         means = state.counts.means
         # The first of the best, not by argmax, which aborts XLA's CPU compiler when looking ahead (0.10).
-        best = jnp.sum(jnp.cumsum(means == means.max()) == 0)
-        return certain(jnp.where(self.exploring(state), turn, best), self.arms)
+        best = xp.sum(xp.cumsum(means == means.max()) == 0)
+        return certain(xp.where(self.exploring(state), turn, best), self.arms)
 
     def recommend(self, params: Params, state: Exploration) -> Array:
-        return jnp.argmax(state.counts.means)
+        return state.counts.means.argmax()
 
     def update(self, params: Params, state: Exploration, arm: Array, reward: Array) -> Exploration:
         # The commitment rests on the exploration alone: later rewards leave the counts as they are.
-        counts = jax.tree.map(
-            lambda new, old: jnp.where(self.exploring(state), new, old),
-            state.counts.add(arm, reward),
-            state.counts,
-        )
-        return Exploration(counts, state.length)
+        early = pick(state.counts.pulls, arm) < state.length
+        return state._replace(counts=state.counts.add(arm, reward).where(early, state.counts))
+
+    def decided(self, state: Exploration) -> Exploration:
+        return state._replace(decided=state.decided + 1)
+
+    def check_state(self, state: Exploration, rounds: int) -> None:
+        pulls, (lower, upper) = state.counts.pulls, (bound["theta"] for bound in self.bounds())
+        if not np.floor(lower) <= state.length <= np.ceil(upper) or state.decided < state.counts.rounds:
+            raise InputError("length and decided in memory can't be so")
+        if (pulls < 0).any() or (pulls != np.floor(pulls)).any() or (pulls > state.length).any():
+            raise InputError("pulls in memory must be whole numbers, and no more than the length")

@@ -4,17 +4,13 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from gradband.core import resources
+from gradband.core.arrays import Array
 from gradband.core.errors import InputError
-from gradband.policies.base import Believing, Counts, Index, Params
-from gradband.solvers import gittins
+from gradband.policies.base import Believing, Counts, Index, Params, Spec
 from gradband.solvers.layout import place, size
-from gradband.solvers.store import stored
 
 LONGEST = 1400  # rounds: a table of a gigabyte
 QUICK = 400  # rounds: a table is made in a few seconds
@@ -29,11 +25,13 @@ class Gittins(Index, Believing):
     optimal. Its table of indices is computed once and kept in the user's cache folder.
 
     >>> policy = Gittins().bind(arms=2, horizon=10)
-    >>> policy.init(jax.random.key(0))["table"].shape
+    >>> policy.init(None)["table"].shape
     (220,)
     """
 
     name: ClassVar[str] = "gittins"
+    bounded: ClassVar[bool] = True
+    trained: ClassVar[bool] = False
 
     def check(self) -> None:
         super().check()
@@ -47,18 +45,20 @@ class Gittins(Index, Believing):
     def compiled(self) -> Self:
         return dataclasses.replace(self, a=1.0, b=1.0)  # they are in the table
 
-    def shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
-        return {"table": jax.ShapeDtypeStruct((size(self.horizon),), np.uint16)}
+    def specs(self) -> dict[str, Spec]:
+        return {"table": Spec((size(self.horizon),), np.uint16)}
 
     def init(self, key: Array) -> Params:
+        import jax.numpy as jnp
+
         return {"table": jnp.asarray(table(self.a, self.b, self.horizon))}
 
     def prepare(self, progress: Callable[[float], None]) -> None:
         table(self.a, self.b, self.horizon, progress)
 
     def index(self, params: Params, state: Counts) -> Array:
-        pulls, ones, t = (x.astype(jnp.int32) for x in (state.pulls, state.sums, state.rounds))
-        return params["table"][place(t, pulls, ones)].astype(jnp.int32)
+        pulls, ones, t = (x.astype(np.int32) for x in (state.pulls, state.sums, state.rounds))
+        return params["table"][place(t, pulls, ones)].astype(np.int32)
 
 
 def is_quick(policy: Gittins) -> bool:
@@ -72,6 +72,9 @@ _last: dict[tuple[float, float, int], np.ndarray] = {}
 def table(a: float, b: float, horizon: int, progress: Callable[[float], None] | None = None) -> np.ndarray:
     """The policy's table of indices: the one of the last call, or a stored one, or a new one."""
     if (a, b, horizon) not in _last:
+        from gradband.solvers import gittins
+        from gradband.solvers.store import stored
+
         resources.require(4 * size(horizon), "this table of Gittins indices", "take a shorter horizon")
         key: dict[str, Any] = {"a": float(a), "b": float(b), "horizon": horizon, **gittins.SETTINGS}
         found = stored(

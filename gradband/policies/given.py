@@ -10,6 +10,7 @@ from gradband import policies
 from gradband.core import prng
 from gradband.core.errors import InputError, unknown
 from gradband.policies import Params, Policy, as_policy, binding, references
+from gradband.policies.own import Trust, load_class
 from gradband.policies.policy_file import load
 from gradband.problems import Problem
 
@@ -27,21 +28,23 @@ class WithParams(Protocol):
 Given = str | Path | Policy | WithParams
 
 
-def resolve(given: Given, problem: Problem | None = None) -> Policy | WithParams:
+def resolve(
+    given: Given, problem: Problem | None = None, trust: Trust | None = None
+) -> Policy | WithParams:
     """The policy that is given, or the one of this name or file; with parameters if it has been learned.
 
     A name may have settings after a colon, as `exp3:theta=0.5+gradient=lemma`. Of `ts:prior` and
-    `gittins:prior`, the `problem` has the prior.
+    `gittins:prior`, the `problem` has the prior. A file of a class of the user's own needs `trust` in it.
 
     >>> resolve("softelim:theta=0.5")
     SoftElim(arms=0, horizon=0, theta=0.5)
     """
     if isinstance(given, Path):
-        return load(given)
+        return load(given, trust)
     if isinstance(given, str):
         known = given.partition(":")[0] in policies.POLICIES
         is_file = not known and (given.endswith(".safetensors") or Path(given).is_file())
-        return load(given) if is_file else parse_policy(given, problem)
+        return load(given, trust) if is_file else parse_policy(given, problem)
     return given if isinstance(given, WithParams) else as_policy(given)
 
 
@@ -54,9 +57,25 @@ def parse_policy(text: str, problem: Problem | None = None) -> Policy:
         if problem is None:
             raise InputError(f"{text} needs a problem whose prior it can take")
         return references.with_prior(name, problem)
-    policy = policies.named(name)
-    settings: dict[str, Any] = {}
-    for entry in filter(None, re.split("[,+]", rest)):
+    return with_settings(policies.named(name), rest)
+
+
+def from_command_line(
+    text: str, problem: Problem | None = None, trust: Trust | None = None
+) -> Policy | WithParams:
+    """What `resolve` finds, or a policy of the user's own: `my_policies.py:Tempered`, with settings after
+    another colon. Only what a user has typed is given here, since it runs the file.
+    """
+    own = re.fullmatch(r"(.+\.py:[^:]*)(?::(.*))?", text)
+    if own is None:
+        return resolve(text, problem, trust)
+    return with_settings(load_class(own[1])(), own[2] or "")
+
+
+def with_settings(policy: Policy, text: str) -> Policy:
+    """The policy with settings as `theta=0.5+gradient=lemma`."""
+    name, settings = policy.name, dict[str, Any]()
+    for entry in filter(None, re.split("[,+]", text)):
         key, _, value = entry.partition("=")
         if key not in policy.settings():
             raise unknown(f"setting of {name}", key, policy.settings())

@@ -3,9 +3,7 @@
 import dataclasses
 from typing import ClassVar
 
-import jax.numpy as jnp
-from jax import Array
-
+from gradband.core.arrays import Array, namespace
 from gradband.policies.base import Counts, Index, Params
 
 
@@ -16,4 +14,5 @@ class Greedy(Index):
     name: ClassVar[str] = "greedy"
 
     def index(self, params: Params, state: Counts) -> Array:
-        return jnp.where(state.pulls == 0, jnp.inf, state.means)
+        xp = namespace(state.pulls)
+        return xp.where(state.pulls == 0, xp.inf, state.means)

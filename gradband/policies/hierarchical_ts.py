@@ -3,15 +3,16 @@
 import dataclasses
 from typing import ClassVar
 
-import jax.numpy as jnp
-from jax import Array
-from jax.scipy.special import gammaln
+import numpy as np
 
-from gradband.core import prng
+from gradband.core.arrays import Array, lgamma, namespace
 from gradband.core.errors import number, positive
-from gradband.policies.base import Believing, Counts, Params
+from gradband.policies.base import LEAST, MOST, Believing, Counts, Params
+from gradband.policies.best_arm import best_probabilities
 from gradband.policies.thompson import MOST_SAMPLES, share_out
 from gradband.solvers.levels import MOST_SLOPE, MOST_SPREAD, components_of
+
+RARE = 1e-12  # levels that are less likely than this change nothing
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -35,8 +36,34 @@ class HierarchicalTS(Believing):
         number("spread of hierarchical-ts", self.spread, 0, MOST_SPREAD)
         number("slope of hierarchical-ts", self.slope, -MOST_SLOPE, MOST_SLOPE)
 
+    def check_play(self) -> None:
+        super().check_play()
+        number("strength of hierarchical-ts", self.strength, LEAST, MOST)
+
+    def probabilities(self, params: Params, state: Counts) -> Array:
+        """Each arm's posterior chance of being best, by quadrature in NumPy; JAX has samples only."""
+        if namespace(state.pulls) is not np:
+            return super().probabilities(params, state)
+        components = components_of(self.a, self.b, self.strength, self.spread, self.slope)
+        log_prior, ups, downs = (x[:, None] for x in components)
+        ones, zeros = state.sums, state.pulls - state.sums
+        likely = lgamma(ups + ones) - lgamma(ups) + lgamma(downs + zeros) - lgamma(downs)
+        likely += lgamma(ups + downs) - lgamma(ups + downs + state.pulls)
+        log_weights = likely.sum(1) + log_prior[:, 0]
+        weights = np.exp(log_weights - log_weights.max())
+        p = np.zeros(len(ones))
+        for weight, up, down in zip(weights, ups, downs, strict=True):
+            if weight > RARE:
+                p += weight * best_probabilities(up + ones, down + zeros)
+        return p / p.sum()
+
     def sampled(self, key: Array, state: Counts, draws: int) -> Array:
         """Means [draws, K] from the posterior."""
+        import jax.numpy as jnp
+        from jax.scipy.special import gammaln
+
+        from gradband.core import prng
+
         components = components_of(self.a, self.b, self.strength, self.spread, self.slope)
         log_prior, ups, downs = (jnp.asarray(x, jnp.float32)[:, None] for x in components)
         ones, zeros = state.sums[None], (state.pulls - state.sums)[None]
@@ -53,7 +80,7 @@ class HierarchicalTS(Believing):
         return prng.beta(prng.fold_in(key, jnp.uint32(2)), *shapes).reshape(draws, self.arms)
 
     def act(self, key: Array, params: Params, state: Counts) -> Array:
-        return jnp.argmax(self.sampled(key, state, 1)[0])
+        return self.sampled(key, state, 1)[0].argmax()
 
     def allocate(self, key: Array, params: Params, state: Counts, batch: int) -> Array:
         return share_out(self.sampled(key, state, min(batch, MOST_SAMPLES)), batch)

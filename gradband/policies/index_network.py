@@ -4,12 +4,9 @@ import dataclasses
 import math
 from typing import ClassVar
 
-import jax
-import jax.numpy as jnp
-from jax import Array
-
+from gradband.core.arrays import Array, namespace, nn
 from gradband.core.errors import positive, whole
-from gradband.policies.base import Counting, Counts, Params
+from gradband.policies.base import Counting, Counts, Params, Spec
 from gradband.policies.kl_softelim import divergence
 
 FEATURES = 8  # numbers that the network sees of each arm
@@ -40,7 +37,15 @@ class IndexNetwork(Counting):
         positive("a of index", self.a)
         positive("b of index", self.b)
 
+    def specs(self) -> dict[str, Spec]:
+        h = self.hidden
+        shapes = {"w0": (h, FEATURES), "b0": (h,), "w1": (h, 3 * h), "b1": (h,), "w2": (h,), "doubt": ()}
+        return {name: Spec(shape) for name, shape in shapes.items()}
+
     def init(self, key: Array) -> Params:
+        import jax
+        import jax.numpy as jnp
+
         h = self.hidden
         keys = jax.random.split(key, 2)
 
@@ -58,36 +63,38 @@ class IndexNetwork(Counting):
 
     def features(self, counts: Counts) -> tuple[Array, Array]:
         """What the network sees of each arm [8, K], and 10 T_i kl(μ̂_i, max_j μ̂_j) [K]."""
-        pulls, left = counts.pulls, jnp.maximum(self.horizon - counts.rounds, 0)
+        xp = namespace(counts.pulls)
+        pulls, left = counts.pulls, xp.maximum(self.horizon - counts.rounds, 0)
         total = pulls + self.a + self.b
         mean, rest = (counts.sums + self.a) / total, (pulls - counts.sums + self.b) / total
-        spread = jnp.sqrt(mean * rest / (total + 1))
+        spread = xp.sqrt(mean * rest / (total + 1))
         gap = mean.max() - mean
-        best = jnp.where(gap == 0, spread, 0).max()
-        same = jnp.ones_like(mean)
+        best = xp.where(gap == 0, spread, 0).max()
+        same = xp.ones_like(mean)
         seen = (
             mean - 0.5,
             10 * spread,
             gap / spread,
-            gap / jnp.sqrt(spread**2 + best**2),
-            jnp.log(total) - 1,
-            jnp.log(jnp.maximum(left, 1)) / 5 * same,
+            gap / xp.sqrt(spread**2 + best**2),
+            xp.log(total) - 1,
+            xp.log(xp.maximum(left, 1)) / 5 * same,
             left / self.horizon * same,
-            jnp.log1p(left / total) - 1,
+            xp.log1p(left / total) - 1,
         )
-        return jnp.stack(seen), 10 * pulls * divergence(mean, rest)
+        return xp.stack(seen), 10 * pulls * divergence(mean, rest)
 
     def scores(self, params: Params, counts: Counts) -> Array:
         """The arms' scores [K]."""
         x, doubt = self.features(counts)
-        h = self.hidden
-        e = jax.nn.silu(params["w0"] @ x + params["b0"][:, None])
-        pooled = params["w1"][:, h:] @ jnp.concatenate([e.max(1), e.mean(1)]) + params["b1"]
-        y = jax.nn.silu(params["w1"][:, :h] @ e + pooled[:, None])
+        h, silu = self.hidden, nn(x).silu
+        e = silu(params["w0"] @ x + params["b0"][:, None])
+        pooled = params["w1"][:, h:] @ namespace(x).concatenate([e.max(1), e.mean(1)]) + params["b1"]
+        y = silu(params["w1"][:, :h] @ e + pooled[:, None])
         return params["w2"] @ y - params["doubt"] * doubt
 
     def estimates(self, params: Params, state: Counts) -> Array:
         return (state.sums + self.a) / (state.pulls + self.a + self.b)
 
     def log_probs(self, params: Params, state: Counts) -> Array:
-        return jax.nn.log_softmax(self.scores(params, state))
+        scores = self.scores(params, state)
+        return nn(scores).log_softmax(scores)

@@ -3,12 +3,9 @@
 import dataclasses
 from typing import ClassVar, Self
 
-import jax
-import jax.numpy as jnp
-from jax import Array
-
+from gradband.core.arrays import Array, namespace, nn, real
 from gradband.core.errors import positive
-from gradband.policies.base import Counting, Counts, OneParameter, Params
+from gradband.policies.base import Counting, Counts, OneParameter, Params, Spec
 
 LEAST = 1e-3  # of pseudo-counts
 
@@ -35,7 +32,10 @@ class KLSoftElim(Counting, OneParameter):
         positive("b of kl-softelim", self.b)
 
     def init(self, key: Array) -> Params:
-        return super().init(key) | {"a": jnp.asarray(self.a, float), "b": jnp.asarray(self.b, float)}
+        return super().init(key) | {"a": real(self.a), "b": real(self.b)}
+
+    def specs(self) -> dict[str, Spec] | None:
+        return dict.fromkeys(("theta", "a", "b"), Spec()) if type(self).init is KLSoftElim.init else None
 
     def compiled(self) -> Self:
         return dataclasses.replace(super().compiled(), a=1.0, b=1.0)
@@ -50,7 +50,8 @@ class KLSoftElim(Counting, OneParameter):
     def log_probs(self, params: Params, state: Counts) -> Array:
         ones, zeros = params["a"] + state.sums, params["b"] + state.pulls - state.sums
         mean, rest = ones / (ones + zeros), zeros / (ones + zeros)
-        return jax.nn.log_softmax(-state.pulls * divergence(mean, rest) / params["theta"])
+        scores = -state.pulls * divergence(mean, rest) / params["theta"]
+        return nn(scores).log_softmax(scores)
 
 
 def divergence(mean: Array, rest: Array) -> Array:
@@ -60,18 +61,21 @@ def divergence(mean: Array, rest: Array) -> Array:
     float32. Here what cancels is left out: with g = max_j μ_j − μ_i, it is g² (1/μ_j + 1/(1 − μ_j)) less
     what logarithms curve. Where g is more than half of μ_j or of 1 − μ_i, it is computed as it is defined.
 
-    >>> print(divergence(jnp.array([0.5, 0.25]), jnp.array([0.5, 0.75])).round(4))
+    >>> import numpy as np
+    >>> print(divergence(np.array([0.5, 0.25]), np.array([0.5, 0.75])).round(4))
     [0.     0.1308]
     """
+    xp = namespace(mean)
     best, worst, gap = mean.max(), rest.min(), mean.max() - mean
     far = (mean < best / 2) | (worst < rest / 2)
-    near = jnp.where(far, 0, gap)
+    near = xp.where(far, 0, gap)
     close = near**2 * (1 / best + 1 / worst) - mean * curve(-near / best) - rest * curve(near / worst)
-    return jnp.where(far, mean * jnp.log(mean / best) + rest * jnp.log(rest / worst), close)
+    return xp.where(far, mean * xp.log(mean / best) + rest * xp.log(rest / worst), close)
 
 
 def curve(x: Array) -> Array:
     """x − log(1 + x) for x > −1, precise near 0, where log(1 + x) = 2 artanh s with s = x / (2 + x)."""
+    xp = namespace(x)
     s = x / (2 + x)
     series = s * x - 2 * s**3 * (1 / 3 + s**2 * (1 / 5 + s**2 * (1 / 7 + s**2 / 9)))
-    return jnp.where(jnp.abs(x) < 0.1, series, x - jnp.log1p(x))
+    return xp.where(xp.abs(x) < 0.1, series, x - xp.log1p(x))

@@ -3,10 +3,7 @@
 import dataclasses
 from typing import ClassVar
 
-import jax.numpy as jnp
-from jax import Array
-from jax.scipy.special import xlogy
-
+from gradband.core.arrays import Array, namespace, xlogy
 from gradband.core.errors import number
 from gradband.policies.base import Counts, Index, Params
 
@@ -30,10 +27,11 @@ class KLUCB(Index):
         number("c of kl-ucb", self.c, 0, 1e6)
 
     def index(self, params: Params, state: Counts) -> Array:
-        log_t = jnp.log(state.rounds + 1)
-        budget = log_t + self.c * jnp.log(jnp.maximum(log_t, 1))
-        bound = upper_bound(state.means, budget / jnp.maximum(state.pulls, 1))
-        return jnp.where(state.pulls == 0, jnp.inf, bound)
+        xp = namespace(state.pulls)
+        log_t = xp.log(state.rounds + 1)
+        budget = log_t + self.c * xp.log(xp.maximum(log_t, 1))
+        bound = upper_bound(state.means, budget / xp.maximum(state.pulls, 1))
+        return xp.where(state.pulls == 0, xp.inf, bound)
 
 
 def upper_bound(mean: Array, divergence: Array) -> Array:
@@ -42,14 +40,20 @@ def upper_bound(mean: Array, divergence: Array) -> Array:
     kl(p, ·) is convex and grows on [p, 1], so that Newton's steps from the right fall towards the solution.
     They start at the lesser of what follows from kl(p, q) ≥ 2 (q − p)² and from
     kl(p, q) ≥ p log p + (1 − p) log((1 − p) / (1 − q)).
+
+    >>> import numpy as np
+    >>> q = upper_bound(np.array([0.5]), np.array([0.1]))
+    >>> print((0.5 * np.log(0.25 / (q * (1 - q)))).round(6))
+    [0.1]
     """
-    most = 1 - jnp.finfo(mean.dtype).eps
-    rest = jnp.maximum(1 - mean, jnp.finfo(mean.dtype).eps)
-    tail = 1 - rest * jnp.exp(-(divergence - xlogy(mean, mean)) / rest)
-    q = jnp.clip(jnp.minimum(mean + jnp.sqrt(divergence / 2), tail), mean, most)
+    xp = namespace(mean)
+    most = 1 - xp.finfo(mean.dtype).eps
+    rest = xp.maximum(1 - mean, xp.finfo(mean.dtype).eps)
+    tail = 1 - rest * xp.exp(-(divergence - xlogy(mean, mean)) / rest)
+    q = xp.clip(xp.minimum(mean + xp.sqrt(divergence / 2), tail), mean, most)
     entropy = xlogy(mean, mean) + xlogy(1 - mean, 1 - mean)
     for _ in range(STEPS):
         excess = entropy - xlogy(mean, q) - xlogy(1 - mean, 1 - q) - divergence
-        slope = (q - mean) / jnp.maximum(q * (1 - q), 1e-30)
-        q = jnp.clip(q - jnp.where(slope > 0, excess / jnp.maximum(slope, 1e-30), 0), mean, most)
+        slope = (q - mean) / xp.maximum(q * (1 - q), 1e-30)
+        q = xp.clip(q - xp.where(slope > 0, excess / xp.maximum(slope, 1e-30), 0), mean, most)
     return q

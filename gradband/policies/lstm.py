@@ -1,29 +1,37 @@
 """LSTM: a recurrent network that learns what to remember (Section 4.3 and Appendix F)."""
 
 import dataclasses
+import functools
 import math
+from collections.abc import Callable
 from typing import ClassVar, NamedTuple
 
-import jax
-import jax.numpy as jnp
-from jax import Array
-from jax.ad_checkpoint import checkpoint_name
+import numpy as np
 
-from gradband.core.errors import number, positive, whole
-from gradband.core.pytrees import one_hot
-from gradband.policies.base import KEPT, Params, Policy
+from gradband.core.arrays import Array, namespace, nn, one_hot
+from gradband.core.errors import InputError, number, positive, whole
+from gradband.policies.base import KEPT, Params, Policy, Spec
 
 
-@jax.custom_jvp
 def kept_tanh(x: Array) -> Array:
     """tanh(x), kept for a gradient through a rollout: its derivative needs nothing else."""
-    return jnp.tanh(x)
+    return np.tanh(x) if namespace(x) is np else _kept_tanh()(x)
 
 
-@kept_tanh.defjvp
-def _(at: tuple[Array], along: tuple[Array]) -> tuple[Array, Array]:
-    y = checkpoint_name(jnp.tanh(*at), KEPT)
-    return y, (1 - y * y) * along[0]
+@functools.cache
+def _kept_tanh() -> Callable[[Array], Array]:
+    import jax
+    import jax.numpy as jnp
+    from jax.ad_checkpoint import checkpoint_name
+
+    tanh = jax.custom_jvp(jnp.tanh)
+
+    def derivative(at: tuple[Array], along: tuple[Array]) -> tuple[Array, Array]:
+        y = checkpoint_name(jnp.tanh(*at), KEPT)
+        return y, (1 - y * y) * along[0]
+
+    tanh.defjvp(derivative)
+    return tanh
 
 
 class Memory(NamedTuple):
@@ -64,7 +72,23 @@ class LSTM(Policy):
         number("head of lstm", self.head, 0, 100)
         positive("bias_scale of lstm", self.bias_scale)
 
+    def specs(self) -> dict[str, Spec]:
+        d, k = self.hidden, self.arms
+        shapes: dict[str, tuple[int, ...]] = {
+            "arm": (k, d),
+            "reward": (2, d),
+            "input": (4 * d, 2 * d),
+            "recurrent": (4 * d, d),
+            "bias": (4 * d,),
+            "head": (k, d),
+            "head_bias": (k,),
+        }
+        return {name: Spec(shape) for name, shape in shapes.items()}
+
     def init(self, key: Array) -> Params:
+        import jax
+        import jax.numpy as jnp
+
         d, k = self.hidden, self.arms
         keys = iter(jax.random.split(key, 8))
 
@@ -84,30 +108,39 @@ class LSTM(Policy):
 
     def folded(self, params: Params) -> Params:
         """Matrices [4d, d] from h and [4d, 2K] from arm and reward to gates i, f, g, o; and the head."""
+        xp = namespace(params["input"])
         arm, reward = params["input"][:, : self.hidden], params["input"][:, self.hidden :]
         of_arms, of_rewards = arm @ params["arm"].T, reward @ params["reward"].T + params["bias"][:, None]
         heard = (of_arms + of_rewards[:, y : y + 1] for y in (0, 1))
-        halves = jnp.where(jnp.arange(4 * self.hidden) // self.hidden == 2, 1.0, 0.5)[:, None]
+        halves = xp.where(xp.arange(4 * self.hidden) // self.hidden == 2, 1.0, 0.5)[:, None]
         return {
             "recurrent": halves * params["recurrent"],
-            "heard": halves * jnp.concatenate(list(heard), axis=1),
+            "heard": halves * xp.concatenate(list(heard), axis=1),
             "head": params["head"],
             "head_bias": self.bias_scale * params["head_bias"],
         }
 
     def begin(self, params: Params, latent: Array) -> Memory:
-        return Memory(jnp.zeros(self.hidden), jnp.zeros(self.hidden))
+        xp = namespace(latent)
+        return Memory(xp.zeros(self.hidden), xp.zeros(self.hidden))
 
     def log_probs(self, params: Params, state: Memory) -> Array:
-        return jax.nn.log_softmax(params["head"] @ jax.nn.leaky_relu(state.output) + params["head_bias"])
+        functions = nn(state.output)
+        scores = params["head"] @ functions.leaky_relu(state.output) + params["head_bias"]
+        return functions.log_softmax(scores)
 
     def update(self, params: Params, state: Memory, arm: Array, reward: Array) -> Memory:
+        xp = namespace(state.output)
         pulled = one_hot(arm, self.arms)
-        heard = (jnp.where(pulled, 1 - reward, 0), jnp.where(pulled, reward, 0))
+        heard = (xp.where(pulled, 1 - reward, 0), xp.where(pulled, reward, 0))
         d = self.hidden
         # The product with h does not depend on the reward: who asks for several has it once.
-        sums = params["recurrent"] @ state.output + params["heard"] @ jnp.concatenate(heard)
+        sums = params["recurrent"] @ state.output + params["heard"] @ xp.concatenate(heard)
         t = kept_tanh(sums)
         add, forget, show = (0.5 + 0.5 * t[i * d : (i + 1) * d] for i in (0, 1, 3))
         cell = forget * state.cell + add * t[2 * d : 3 * d]
-        return Memory(show * jnp.tanh(cell), cell)
+        return Memory(show * xp.tanh(cell), cell)
+
+    def check_state(self, state: Memory, rounds: int) -> None:
+        if (np.abs(state.output) > 1).any() or (np.abs(state.cell) > 1 + rounds).any():
+            raise InputError("output and cell in memory can't be so large")

@@ -16,6 +16,7 @@ import numpy as np
 from jax import Array
 
 from gradband._version import __version__
+from gradband.core.arrays import leaf_names
 from gradband.core.errors import InputError
 from gradband.core.files import write_atomically
 from gradband.policies.policy_file import Learned
@@ -58,7 +59,7 @@ def as_onnx(learned: Learned) -> "onnx.ModelProto":
         state = jax.tree.unflatten(tree, given)
         after = policy.update(params, state, jnp.maximum(arm, 0), reward)
         after = jax.tree.map(lambda new, old: jnp.where(arm < 0, old, new), after, state)
-        return *jax.tree.leaves(after), policy.probabilities(params, after)
+        return *jax.tree.leaves(after), policy.next_probabilities(params, after)
 
     try:
         traced = jax.make_jaxpr(step)(*leaves, np.int32(0), np.float32(0))
@@ -87,44 +88,23 @@ def as_onnx(learned: Learned) -> "onnx.ModelProto":
 
 
 def _names(paths: list[Any]) -> list[str]:
-    """What a model calls the arrays of a state: by their own names, or by whole paths where these repeat.
+    """What a model calls the arrays of a state: as a player's state does.
 
     >>> tree = jax.tree_util.tree_flatten_with_path({"a": {"x": 1}, "b": {"x": 2}})[0]
     >>> _names([path for path, _ in tree])
     ['a_x', 'b_x']
     """
-    words = [re.findall(r"\w+", jax.tree_util.keystr(path)) or ["sums"] for path in paths]
-    last = [entry[-1] for entry in words]
-    taken = len({*last}) < len(last) or bool({*last} & {"arm", "reward", "probabilities"})
-    return ["_".join(["state"] * (len(entry) == 1) + entry) if taken else entry[-1] for entry in words]
+    return leaf_names([tuple(re.findall(r"\w+", jax.tree_util.keystr(path))) for path in paths])
 
 
-SAME: dict[str, str] = {
-    "abs": "Abs",
-    "add": "Add",
-    "and": "And",
-    "div": "Div",
-    "eq": "Equal",
-    "exp": "Exp",
-    "floor": "Floor",
-    "ge": "GreaterOrEqual",
-    "gt": "Greater",
-    "le": "LessOrEqual",
-    "log": "Log",
-    "logistic": "Sigmoid",
-    "lt": "Less",
-    "max": "Max",
-    "min": "Min",
-    "mul": "Mul",
-    "neg": "Neg",
-    "not": "Not",
-    "or": "Or",
-    "sign": "Sign",
-    "sqrt": "Sqrt",
-    "stop_gradient": "Identity",
-    "sub": "Sub",
-    "tanh": "Tanh",
-}
+_PAIRS = """
+    abs Abs, acos Acos, add Add, and And, asin Asin, atan Atan, ceil Ceil, copy Identity, cos Cos,
+    cosh Cosh, div Div, eq Equal, erf Erf, exp Exp, floor Floor, ge GreaterOrEqual, gt Greater,
+    le LessOrEqual, log Log, logistic Sigmoid, lt Less, max Max, min Min, mul Mul, name Identity, neg Neg,
+    not Not, or Or, pow Pow, sign Sign, sin Sin, sinh Sinh, sqrt Sqrt, stop_gradient Identity, sub Sub,
+    tan Tan, tanh Tanh, xor Xor
+"""
+SAME: dict[str, str] = dict(zip(*[iter(_PAIRS.replace(",", " ").split())] * 2, strict=True))
 """Primitives of JAX that are one operation of ONNX."""
 
 
@@ -222,12 +202,31 @@ def _reduced(kind: str) -> Callable[..., str]:
     return rule
 
 
-def _argmax(graph: Graph, equation: Any, x: str) -> str:
-    (axis,) = equation.params["axes"]
-    if equation.invars[0].aval.dtype == bool:
-        x = graph.cast(x, np.int32)
-    found = graph.op("ArgMax", x, axis=axis, keepdims=0)
-    return graph.cast(found, equation.params["index_dtype"])
+def _all_or_any(kind: str) -> Callable[..., str]:
+    def rule(graph: Graph, equation: Any, x: str) -> str:
+        return graph.cast(_reduced(kind)(graph, equation, graph.cast(x, np.int32)), bool)
+
+    return rule
+
+
+def _index_of(kind: str) -> Callable[..., str]:
+    def rule(graph: Graph, equation: Any, x: str) -> str:
+        (axis,) = equation.params["axes"]
+        if equation.invars[0].aval.dtype == bool:
+            x = graph.cast(x, np.int32)
+        return graph.cast(graph.op(kind, x, axis=axis, keepdims=0), equation.params["index_dtype"])
+
+    return rule
+
+
+def _with_one(kind: str, first: str = "") -> Callable[..., str]:
+    """An operation on x and 1, or on 1 and what another operation makes of x."""
+
+    def rule(graph: Graph, equation: Any, x: str) -> str:
+        one = graph.constant(np.ones((), equation.invars[0].aval.dtype))
+        return graph.op(kind, graph.op(first, x), one) if first else graph.op(kind, x, one)
+
+    return rule
 
 
 def _broadcast(graph: Graph, equation: Any, x: str) -> str:
@@ -256,8 +255,13 @@ def _integer_pow(graph: Graph, equation: Any, x: str) -> str:
 def _product(graph: Graph, equation: Any, x: str, y: str) -> str:
     (of_x, of_y), batched = equation.params["dimension_numbers"]
     left, right = (var.aval for var in equation.invars)
-    if batched != ((), ()) or (of_x, of_y) != ((left.ndim - 1,), (0,)) or right.ndim > 2:
+    if batched != ((), ()) or len(of_x) != 1 or right.ndim > 2:
         raise InputError(f"{graph.name} has a product of matrices that is not written for ONNX")
+    rows = [axis for axis in range(left.ndim) if axis not in of_x]
+    if of_x != (left.ndim - 1,):
+        x = graph.op("Transpose", x, perm=[*rows, *of_x])
+    if of_y != (0,):
+        y = graph.op("Transpose", y, perm=[1, 0])
     return graph.op("MatMul", x, y)
 
 
@@ -280,10 +284,35 @@ def _dynamic_slice(graph: Graph, equation: Any, x: str, *starts: str) -> str:
 
 def _gather(graph: Graph, equation: Any, x: str, index: str) -> str:
     numbers, shape = equation.params["dimension_numbers"], equation.invars[0].aval.shape
-    every = tuple(range(len(shape)))
-    if (numbers.collapsed_slice_dims, numbers.start_index_map) != (every, every) or numbers.offset_dims:
+    places = tuple(range(len(numbers.start_index_map)))
+    rest = len(shape) - len(places)
+    ends = tuple(range(equation.outvars[0].aval.ndim - rest, equation.outvars[0].aval.ndim))
+    sizes = (1,) * len(places) + tuple(shape[len(places) :])
+    if (numbers.collapsed_slice_dims, numbers.start_index_map, numbers.offset_dims) != (
+        places,
+        places,
+        ends,
+    ) or tuple(equation.params["slice_sizes"]) != sizes:
         raise InputError(f"{graph.name} looks up a table in a way that is not written for ONNX")
     return graph.op("GatherND", x, graph.cast(index, np.int64))
+
+
+def _scatter(reduction: str) -> Callable[..., str]:
+    def rule(graph: Graph, equation: Any, x: str, index: str, updates: str) -> str:
+        numbers, given = equation.params["dimension_numbers"], equation.invars[2].aval
+        places = tuple(range(len(numbers.scatter_dims_to_operand_dims)))
+        rest = equation.invars[0].aval.ndim - len(places)
+        ends = tuple(range(given.ndim - rest, given.ndim))
+        found = (
+            numbers.inserted_window_dims,
+            numbers.scatter_dims_to_operand_dims,
+            numbers.update_window_dims,
+        )
+        if found != (places, places, ends):
+            raise InputError(f"{graph.name} changes a table in a way that is not written for ONNX")
+        return graph.op("ScatterND", x, graph.cast(index, np.int64), updates, reduction=reduction)
+
+    return rule
 
 
 def _reversed(graph: Graph, equation: Any, x: str) -> str:
@@ -307,13 +336,18 @@ def _unstacked(graph: Graph, equation: Any, x: str) -> list[str]:
 
 
 def _log1p(graph: Graph, equation: Any, x: str) -> str:
-    one = graph.constant(np.ones((), equation.invars[0].aval.dtype))
-    return graph.op("Log", graph.op("Add", x, one))
+    return graph.op("Log", _with_one("Add")(graph, equation, x))
+
+
+def _is_finite(graph: Graph, equation: Any, x: str) -> str:
+    return graph.op("Not", graph.op("Or", graph.op("IsInf", x), graph.op("IsNaN", x)))
 
 
 RULES: dict[str, Callable[..., str | list[str]]] = {
-    "argmax": _argmax,
+    "argmax": _index_of("ArgMax"),
+    "argmin": _index_of("ArgMin"),
     "broadcast_in_dim": _broadcast,
+    "clamp": lambda g, e, low, x, high: g.op("Min", g.op("Max", x, low), high),
     "concatenate": lambda g, e, *x: g.op("Concat", *x, axis=e.params["dimension"]),
     "convert_element_type": lambda g, e, x: g.cast(x, e.params["new_dtype"]),
     "cumsum": lambda g, e, x: g.op(
@@ -321,21 +355,31 @@ RULES: dict[str, Callable[..., str | list[str]]] = {
     ),
     "dot_general": _product,
     "dynamic_slice": _dynamic_slice,
+    "expm1": _with_one("Sub", "Exp"),
     "gather": _gather,
     "integer_pow": _integer_pow,
     "iota": _iota,
+    "is_finite": _is_finite,
     "log1p": _log1p,
     "ne": lambda g, e, x, y: g.op("Not", g.op("Equal", x, y)),
+    "reduce_and": _all_or_any("ReduceMin"),
     "reduce_max": _reduced("ReduceMax"),
     "reduce_min": _reduced("ReduceMin"),
+    "reduce_or": _all_or_any("ReduceMax"),
+    "reduce_prod": _reduced("ReduceProd"),
     "reduce_sum": _reduced("ReduceSum"),
     "rem": lambda g, e, x, y: g.op("Mod", x, y, fmod=1),
     "reshape": _reshape,
     "rev": _reversed,
+    "rsqrt": lambda g, e, x: g.op("Reciprocal", g.op("Sqrt", x)),
+    "scatter": _scatter("none"),
+    "scatter-add": _scatter("add"),
     "select_n": lambda g, e, which, no, yes: g.op("Where", which, yes, no),
     "slice": _slice,
+    "square": lambda g, e, x: g.op("Mul", x, x),
     "squeeze": _reshape,
     "stack": _stacked,
+    "transpose": lambda g, e, x: g.op("Transpose", x, perm=list(e.params["permutation"])),
     "unstack": _unstacked,
 }
 """Primitives of JAX that take a few operations of ONNX."""

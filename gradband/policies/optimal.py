@@ -3,14 +3,11 @@
 import dataclasses
 from typing import Any, ClassVar, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
+from gradband.core.arrays import Array, namespace, nn, one_hot
 from gradband.core.errors import InputError, number, shown, whole
-from gradband.core.pytrees import one_hot
-from gradband.policies.base import Counting, Counts, Params
+from gradband.policies.base import Counting, Counts, Params, Spec
 from gradband.solvers.layout import LONGEST, byte_starts, cell, place, size
 
 
@@ -21,6 +18,9 @@ class Optimal(Counting):
     differentiable: ClassVar[bool] = False
     binary: ClassVar[bool] = True
     batches: ClassVar[bool] = False  # it is optimal where every reward is seen at once
+    flexible: ClassVar[bool] = False
+    bounded: ClassVar[bool] = True
+    listed: ClassVar[bool] = False  # only a problem's optimum makes it
     rounds: int = 0
     """the horizon that the table was made for"""
     afterwards: bool = False
@@ -30,6 +30,8 @@ class Optimal(Counting):
         super().check()
         if self.horizon != whole("rounds", self.rounds):
             raise InputError(f"{self.name} was made for {self.rounds} rounds, not for {self.horizon}")
+        if not isinstance(self.afterwards, bool):
+            raise InputError(f"afterwards must be true or false, not {shown(self.afterwards)}")
 
     def choice(self, params: Params, state: Any) -> Array:
         """The arm to pull."""
@@ -39,10 +41,15 @@ class Optimal(Counting):
         return self.choice(params, state)
 
     def recommend(self, params: Params, state: Any) -> Array:
-        return self.choice(params, state) if self.afterwards else super().recommend(params, state)
+        best = super().recommend(params, state)
+        if not self.afterwards:
+            return best
+        counts = self.counts(state)
+        over = counts.rounds == self.horizon
+        return namespace(counts.pulls).where(over, self.choice(params, state), best)
 
     def probabilities(self, params: Params, state: Any) -> Array:
-        return one_hot(self.choice(params, state), self.arms).astype(jnp.result_type(float))
+        return one_hot(self.choice(params, state), self.arms).astype(float)
 
     def init(self, key: Array) -> Params:
         raise InputError(f"{self.name} is made for one problem: use gb.exact.optimum(problem).policy")
@@ -59,16 +66,16 @@ class OptimalThresholds(Optimal):
         if self.arms != 2:
             raise InputError(f"{self.name} is a policy for 2 arms, not {self.arms}")
 
-    def shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
-        return {"thresholds": jax.ShapeDtypeStruct((size(self.horizon),), np.int16)}
+    def specs(self) -> dict[str, Spec]:
+        return {"thresholds": Spec((size(self.horizon),), np.int16)}
 
     def bounds(self) -> tuple[dict[str, float], dict[str, float]]:
         return {"thresholds": 0.0}, {"thresholds": float(self.horizon)}
 
     def choice(self, params: Params, state: Counts) -> Array:
-        pulls, ones, t = (x.astype(jnp.int32) for x in (state.pulls, state.sums, state.rounds))
+        pulls, ones, t = (x.astype(np.int32) for x in (state.pulls, state.sums, state.rounds))
         threshold = params["thresholds"][place(t, pulls[0], ones[0])]
-        return (ones[1] >= threshold).astype(jnp.int32)
+        return (ones[1] >= threshold).astype(np.int32)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -83,15 +90,16 @@ class OptimalChoices(Optimal):
             raise InputError(f"{self.name} is a policy for 2 arms, not {self.arms}")
         number(f"horizon of {self.name}", self.horizon, 1, LONGEST)
 
-    def shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
-        return {"choices": jax.ShapeDtypeStruct((int(byte_starts(self.horizon + 1)[-1]),), np.uint8)}
+    def specs(self) -> dict[str, Spec]:
+        return {"choices": Spec((int(byte_starts(self.horizon + 1)[-1]),), np.uint8)}
 
     def choice(self, params: Params, state: Counts) -> Array:
-        pulls, ones, t = (x.astype(jnp.int32) for x in (state.pulls, state.sums, state.rounds))
+        pulls, ones, t = (x.astype(np.int32) for x in (state.pulls, state.sums, state.rounds))
         at = cell(t, pulls[0], ones[0], ones[1])
-        start = jnp.asarray(byte_starts(self.horizon + 1), jnp.int32)[t]
-        bits = params["choices"][start + at // 8].astype(jnp.int32)
-        place_value = jnp.asarray(2 ** np.arange(8), jnp.int32)[at % 8]  # ONNX has no shifts of integers
+        xp = namespace(at)
+        start = xp.asarray(byte_starts(self.horizon + 1), np.int32)[t]
+        bits = params["choices"][start + at // 8].astype(np.int32)
+        place_value = xp.asarray(2 ** np.arange(8), np.int32)[at % 8]  # ONNX has no shifts of integers
         return bits // place_value % 2
 
 
@@ -117,23 +125,29 @@ class OptimalGraph(Optimal):
     def check(self) -> None:
         super().check()
         whole("nodes", self.nodes)
-        whole("positions", self.positions)
+        if whole("positions", self.positions) < self.arms and self.exchangeable:
+            raise InputError(f"{self.name} has {self.positions} positions for {self.arms} arms")
         if not isinstance(self.exchangeable, bool):
             raise InputError(f"exchangeable must be true or false, not {shown(self.exchangeable)}")
 
-    def shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
+    def specs(self) -> dict[str, Spec]:
         return {
-            "action": jax.ShapeDtypeStruct((self.nodes,), np.int16),
-            "child": jax.ShapeDtypeStruct((self.nodes, self.positions, 2), np.int32),
-            "kinds": jax.ShapeDtypeStruct((self.arms,), np.int32),
+            "action": Spec((self.nodes,), np.int16),
+            "child": Spec((self.nodes, self.positions, 2), np.int32),
+            "kinds": Spec((self.arms,), np.int32),
         }
 
     def bounds(self) -> tuple[dict[str, float], dict[str, float]]:
-        most = {"action": self.positions - 1, "child": self.nodes - 1, "kinds": self.arms - 1}
+        kinds = self.arms if self.exchangeable else min(self.arms, self.positions)
+        most = {"action": self.positions - 1, "child": self.nodes - 1, "kinds": kinds - 1}
         return dict.fromkeys(most, 0.0), {name: float(value) for name, value in most.items()}
 
     def begin(self, params: Params, latent: Array) -> Node:
-        return Node(Counts.zeros(self.arms), jnp.int32(0))
+        xp = namespace(latent)
+        return Node(Counts.zeros(self.arms, xp), xp.zeros((), np.int32))
+
+    def counts(self, state: Node) -> Counts:
+        return state.counts
 
     def after(self, counts: Counts) -> Node:
         raise InputError(f"the state of {self.name} is a node of its graph, which counts do not tell")
@@ -142,24 +156,27 @@ class OptimalGraph(Optimal):
         """The arms' positions [K]."""
         if not self.exchangeable:
             return params["kinds"]
-        code = (counts.pulls * (counts.pulls + 1) / 2 + counts.sums).astype(jnp.int32)
+        code = (counts.pulls * (counts.pulls + 1) / 2 + counts.sums).astype(np.int32)
         code = code + params["kinds"] * (self.horizon + 1) ** 2
-        arm = jnp.arange(self.arms)
+        arm = np.arange(self.arms)
         before = (code[:, None] > code[None, :]) | (
             (code[:, None] == code[None, :]) & (arm[:, None] > arm[None, :])
         )
         return before.sum(1)
 
-    def estimates(self, params: Params, state: Node) -> Array:
-        return super().estimates(params, state.counts)
-
     def choice(self, params: Params, state: Node) -> Array:
-        return jnp.argmax(self.places(params, state.counts) == params["action"][state.number])
+        return (self.places(params, state.counts) == params["action"][state.number]).argmax()
 
     def update(self, params: Params, state: Node, arm: Array, reward: Array) -> Node:
         position = self.places(params, state.counts)[arm]
-        after = params["child"][state.number, position, (reward > 0.5).astype(jnp.int32)]
+        good = namespace(reward).asarray(reward > 0.5, np.int32)
+        after = params["child"][state.number, position, good]
         return Node(state.counts.add(arm, reward), after)
+
+    def check_state(self, state: Node, rounds: int) -> None:
+        super().check_state(state, rounds)
+        if int(state.number) not in range(self.nodes):
+            raise InputError(f"there is no node {state.number}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -179,12 +196,12 @@ class OptimalGrid(Optimal):
         for setting in ("instances", "resolution", "points"):
             whole(setting, getattr(self, setting))
 
-    def shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
+    def specs(self) -> dict[str, Spec]:
         return {
-            "action": jax.ShapeDtypeStruct((self.horizon + self.afterwards, self.points), np.int16),
-            "log_likelihood": jax.ShapeDtypeStruct((2, self.instances, self.arms), np.float32),
-            "log_weights": jax.ShapeDtypeStruct((self.instances,), np.float32),
-            "ranks": jax.ShapeDtypeStruct((self.resolution + 1, self.instances - 1), np.int32),
+            "action": Spec((self.horizon + self.afterwards, self.points), np.int16),
+            "log_likelihood": Spec((2, self.instances, self.arms), np.float32),
+            "log_weights": Spec((self.instances,), np.float32),
+            "ranks": Spec((self.resolution + 1, self.instances - 1), np.int32),
         }
 
     def bounds(self) -> tuple[dict[str, float], dict[str, float]]:
@@ -197,8 +214,9 @@ class OptimalGrid(Optimal):
     def choice(self, params: Params, state: Counts) -> Array:
         zero, one = params["log_likelihood"]
         log = params["log_weights"] + one @ state.sums + zero @ (state.pulls - state.sums)
-        posterior = jax.nn.softmax(log)
-        tails = jnp.cumsum(posterior[:0:-1])[::-1] * self.resolution
-        corner = jnp.clip(jnp.floor(tails + 0.5).astype(jnp.int32), 0, self.resolution)
-        point = params["ranks"][corner, jnp.arange(self.instances - 1)].sum()
-        return params["action"][state.rounds.astype(jnp.int32), point].astype(jnp.int32)
+        xp, posterior = namespace(log), nn(log).softmax(log)
+        tails = xp.cumsum(posterior[:0:-1])[::-1] * self.resolution
+        corner = xp.clip(xp.floor(tails + 0.5).astype(np.int32), 0, self.resolution)
+        point = params["ranks"][corner, xp.arange(self.instances - 1)].sum()
+        point = xp.minimum(point, self.points - 1)
+        return params["action"][state.rounds.astype(np.int32), point].astype(np.int32)

@@ -4,13 +4,14 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
-from gradband import policies
 from gradband.core import tensor_file
-from gradband.core.errors import InputError, unknown, whole
+from gradband.core.errors import InputError, shown, whole
 from gradband.policies import Params, Policy
+from gradband.policies.own import Trust, describe_class, find_class
+
+KINDS = {"f": "floating-point", "i": "signed whole", "u": "unsigned whole"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,11 +29,10 @@ class Learned:
 
     def __repr__(self) -> str:
         words = [self.policy.name, f"{self.policy.arms} arms", f"{self.policy.horizon} rounds"]
-        count = sum(np.size(leaf) for leaf in jax.tree.leaves(self.params))
         if all(np.shape(leaf) == () for leaf in self.params.values()):
             words += [f"{name}={float(leaf):.4g}" for name, leaf in self.params.items()]
         else:
-            words.append(f"{count} parameters")
+            words.append(f"{sum(np.size(leaf) for leaf in self.params.values())} parameters")
         words += [f"{len(self.history['regret'])} iterations"] if "regret" in self.history else []
         return f"Learned({', '.join(words)})"
 
@@ -43,6 +43,7 @@ class Learned:
         curves = {f"history.{name}": curve for name, curve in self.history.items()}
         about = {
             "policy": self.policy.name,
+            **describe_class(self.policy),
             "settings": self.policy.settings(),
             "arms": self.policy.arms,
             "horizon": self.policy.horizon,
@@ -52,27 +53,58 @@ class Learned:
         tensor_file.save(path, "policy", leaves | curves, about)
 
 
-def load(path: str | Path, policy: Policy | None = None) -> Learned:
-    """Reads a policy file; one of your own class needs an instance of it as `policy`."""
-    arrays, about = tensor_file.load(path, "policy")
+def load(path: str | Path, trust: Trust | None = None) -> Learned:
+    """Reads a policy file.
+
+    Args:
+        path: The file.
+        trust: If the policy is of a class of your own: the class, or the Python file that has it.
+    """
+    policy, given, history, about = read(path, trust)
     try:
-        name, arms, horizon = about.pop("policy"), about.pop("arms"), about.pop("horizon")
-        settings, stopped = about.pop("settings"), about.pop("stopped")
-        if policy is None:
-            known = policies.POLICIES | policies.TABLES
-            if name not in known:
-                raise unknown("policy", name, known)
-            policy = known[name](**settings)
-        bound = policy.bind(arms, whole("horizon", horizon))
-        params = bound.as_params(tensor_file.named(arrays, "params."))
-        kinds = {f"params.{name}": shape.dtype.kind for name, shape in bound.shapes().items()}
-        words = {"f": "floating-point", "i": "signed whole", "u": "unsigned whole"}
-        for entry, array in arrays.items():
-            wanted = kinds.get(entry, "f")
-            if array.dtype.kind != wanted:
-                raise InputError(f"{entry} must hold {words[wanted]} numbers")
+        params = policy.as_params(given)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    return Learned(policy, params, history, about, str(about.pop("stopped")))
+
+
+def read(
+    path: str | Path, trust: Trust | None = None
+) -> tuple[Policy, dict[str, np.ndarray], dict[str, np.ndarray], dict[str, Any]]:
+    """The bound policy in a file, its parameters, its history, and what else is known about it."""
+    arrays, about = tensor_file.load(path, "policy")
+    try:
+        kind = find_class(about, trust)
+        for key in ("policy", "class", "file"):
+            about.pop(key, None)
+        arms, horizon = about.pop("arms"), whole("horizon", about.pop("horizon"))
+        policy = kind(**_settings(kind, about.pop("settings"))).bind(arms, horizon)
+        specs = policy.specs() or {}
+        kinds = {f"params.{name}": np.dtype(spec.dtype).kind for name, spec in specs.items()}
+        for entry, array in arrays.items():
+            wanted = kinds.get(entry, array.dtype.kind if entry.startswith("params.") else "f")
+            if array.dtype.kind != wanted or wanted not in KINDS:
+                raise InputError(f"{entry} must hold {KINDS.get(wanted, 'other')} numbers")
+        about["stopped"]  # must be there
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise InputError(f"{path} is not a complete policy file: {error}") from None
-    return Learned(bound, params, tensor_file.named(arrays, "history."), about, str(stopped))
+    return policy, tensor_file.named(arrays, "params."), tensor_file.named(arrays, "history."), about
+
+
+def _settings(kind: type[Policy], given: dict[str, Any]) -> dict[str, Any]:
+    """Settings of a file, if they are of the types that the policy's defaults have."""
+    found = dict(given)
+    for field in dataclasses.fields(kind):
+        if field.name not in given:
+            continue
+        value, wanted = given[field.name], type(field.default)
+        if wanted is tuple and isinstance(value, list):
+            found[field.name] = tuple(value)
+        elif wanted in (bool, int, float, str) and (
+            isinstance(value, bool) != (wanted is bool)
+            or not (isinstance(value, wanted) or (wanted is float and isinstance(value, int)))
+        ):
+            raise InputError(f"{field.name} of {kind.name} can't be {shown(value)}")
+    return found

@@ -3,9 +3,7 @@
 import dataclasses
 from typing import ClassVar
 
-import jax.numpy as jnp
-from jax import Array
-
+from gradband.core.arrays import Array, namespace
 from gradband.policies.base import Counting, Counts, OneParameter, Params
 
 
@@ -24,6 +22,7 @@ class SoftElim(Counting, OneParameter):
     power: ClassVar[int] = 2
 
     def log_probs(self, params: Params, state: Counts) -> Array:
-        statistic = 2 * (state.means.max() - state.means) ** 2 * state.pulls
+        xp, means = namespace(state.pulls), state.means
+        statistic = 2 * (means.max() - means) ** 2 * state.pulls
         exponent = -statistic / params["theta"]  # at most 0, and 0 for the best arm: no overflow
-        return exponent - jnp.log(jnp.exp(exponent).sum())
+        return exponent - xp.log(xp.exp(exponent).sum())

@@ -3,12 +3,11 @@
 import dataclasses
 from typing import ClassVar
 
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
-from gradband.core import prng
+from gradband.core.arrays import Array, namespace
 from gradband.policies.base import Believing, Counts, Params
+from gradband.policies.best_arm import best_probabilities
 
 MOST_SAMPLES = 64  # of a posterior, for a batch; more pulls share them
 
@@ -24,11 +23,23 @@ class ThompsonSampling(Believing):
     differentiable: ClassVar[bool] = False
 
     def act(self, key: Array, params: Params, state: Counts) -> Array:
+        from gradband.core import prng
+
         zeros = state.pulls - state.sums
-        return jnp.argmax(prng.beta(key, self.a + state.sums, self.b + zeros))
+        return prng.beta(key, self.a + state.sums, self.b + zeros).argmax()
+
+    def probabilities(self, params: Params, state: Counts) -> Array:
+        """Each arm's posterior chance of being best, by quadrature in NumPy; JAX has samples only."""
+        if namespace(state.pulls) is not np:
+            return super().probabilities(params, state)
+        return best_probabilities(*self.posterior(state))
 
     def allocate(self, key: Array, params: Params, state: Counts, batch: int) -> Array:
-        ones, zeros = self.a + state.sums, self.b + state.pulls - state.sums
+        import jax.numpy as jnp
+
+        from gradband.core import prng
+
+        ones, zeros = self.posterior(state)
         draws = min(batch, MOST_SAMPLES)
         sampled = prng.beta(key, jnp.tile(ones, draws), jnp.tile(zeros, draws))
         return share_out(sampled.reshape(draws, self.arms), batch)
@@ -42,5 +53,5 @@ def share_out(sampled: Array, batch: int) -> Array:
     """
     draws, arms = sampled.shape
     pulls = batch // draws + (np.arange(draws) < batch % draws)
-    best = jnp.arange(arms)[None] == jnp.argmax(sampled, axis=1)[:, None]
+    best = np.arange(arms)[None] == sampled.argmax(axis=1)[:, None]
     return (best * pulls[:, None].astype(np.float32)).sum(0)

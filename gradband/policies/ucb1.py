@@ -3,9 +3,7 @@
 import dataclasses
 from typing import ClassVar
 
-import jax.numpy as jnp
-from jax import Array
-
+from gradband.core.arrays import Array, namespace
 from gradband.policies.base import Counts, Index, Params
 
 
@@ -16,5 +14,6 @@ class UCB1(Index):
     name: ClassVar[str] = "ucb1"
 
     def index(self, params: Params, state: Counts) -> Array:
-        bonus = jnp.sqrt(2 * jnp.log(state.rounds + 1) / jnp.maximum(state.pulls, 1))
-        return jnp.where(state.pulls == 0, jnp.inf, state.means + bonus)
+        xp = namespace(state.pulls)
+        bonus = xp.sqrt(2 * xp.log(state.rounds + 1) / xp.maximum(state.pulls, 1))
+        return xp.where(state.pulls == 0, xp.inf, state.means + bonus)

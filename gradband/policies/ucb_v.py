@@ -1,14 +1,11 @@
 """UCB-V: upper confidence bounds that know the variance (Audibert, Munos and Szepesvári, 2009)."""
 
 import dataclasses
+import math
 from typing import ClassVar, NamedTuple
 
-import jax.numpy as jnp
-import numpy as np
-from jax import Array
-
+from gradband.core.arrays import Array, add_at, namespace
 from gradband.core.errors import number
-from gradband.core.pytrees import one_hot
 from gradband.policies.base import Counts, Index, Params
 
 
@@ -22,8 +19,7 @@ class Moments(NamedTuple):
         return Moments(self.counts.add_many(pulls, sums), self.squares + sums)
 
     def add(self, arm: Array, reward: Array) -> "Moments":
-        pulled = one_hot(arm, self.squares.shape[0])
-        return Moments(self.counts.add(arm, reward), self.squares + pulled * reward**2)
+        return Moments(self.counts.add(arm, reward), add_at(self.squares, arm, reward**2))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,18 +44,18 @@ class UCBV(Index):
         number("zeta_0 of ucb-v", self.zeta_0, 1, 1e6)
 
     def begin(self, params: Params, latent: Array) -> Moments:
-        return Moments(super().begin(params, latent), jnp.zeros(self.arms))
+        return Moments(super().begin(params, latent), namespace(latent).zeros(self.arms))
+
+    def counts(self, state: Moments) -> Counts:
+        return state.counts
 
     def after(self, counts: Counts) -> Moments:
         return Moments(counts, counts.sums)
 
-    def estimates(self, params: Params, state: Moments) -> Array:
-        return super().estimates(params, state.counts)
-
     def index(self, params: Params, state: Moments) -> Array:
-        counts = state.counts
-        pulls = jnp.maximum(counts.pulls, 1)
-        variance = jnp.maximum(state.squares / pulls - counts.means**2, 0)
-        exploration = np.log(self.zeta_0) + self.zeta * jnp.log(counts.rounds + 1)
-        bonus = jnp.sqrt(2 * variance * exploration / pulls) + 3 * self.c * exploration / pulls
-        return jnp.where(counts.pulls == 0, jnp.inf, counts.means + bonus)
+        counts, xp = state.counts, namespace(state.squares)
+        pulls = xp.maximum(counts.pulls, 1)
+        variance = xp.maximum(state.squares / pulls - counts.means**2, 0)
+        exploration = math.log(self.zeta_0) + self.zeta * xp.log(counts.rounds + 1)
+        bonus = xp.sqrt(2 * variance * exploration / pulls) + 3 * self.c * exploration / pulls
+        return xp.where(counts.pulls == 0, xp.inf, counts.means + bonus)

@@ -4,9 +4,7 @@ import dataclasses
 import math
 from typing import ClassVar
 
-import jax.numpy as jnp
-from jax import Array
-
+from gradband.core.arrays import Array, namespace
 from gradband.policies.base import Counting, Counts, Params
 
 
@@ -17,4 +15,4 @@ class Uniform(Counting):
     name: ClassVar[str] = "uniform"
 
     def log_probs(self, params: Params, state: Counts) -> Array:
-        return jnp.full(self.arms, -math.log(self.arms))
+        return namespace(state.pulls).full(self.arms, -math.log(self.arms))

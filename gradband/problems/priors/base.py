@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 import numpy as np
 from jax import Array
 
+from gradband.core.arrays import pick
 from gradband.core.errors import LARGEST, InputError
-from gradband.core.pytrees import pick
 from gradband.problems import rewards as laws
 
 Instance = Any

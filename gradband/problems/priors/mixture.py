@@ -7,8 +7,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from gradband.core import prng
+from gradband.core.arrays import pick
 from gradband.core.errors import InputError, number_of_arms, positive
-from gradband.core.pytrees import pick, pytree
+from gradband.core.pytrees import pytree
 from gradband.problems import rewards as laws
 from gradband.problems.priors.base import Prior, numbers
 

@@ -1,27 +1,50 @@
-"""Laws in NumPy have the probabilities of the policies in JAX."""
+"""One formula: the same probabilities in NumPy as in JAX, for every policy."""
 
 import jax
 import numpy as np
 import pytest
 from conftest import assert_z
-from laws import ALL, ARMS, SAMPLED
+from every_policy import ALL, ARMS, SAMPLED
 from scipy import integrate, stats
 
 import gradband as gb
 from gradband.core import prng
-from gradband.play import laws
-from gradband.play.laws.indices import upper_logit
-from gradband.play.laws.thompson import best_probabilities
+from gradband.core.arrays import flatten
 from gradband.play.player import Player
+from gradband.policies import best_arm
+from gradband.policies.best_arm import best_probabilities
+from gradband.policies.beta_tail import upper_logit
 
 pytestmark = pytest.mark.brief
 
 
-def test_every_policy_can_be_played():
-    assert set(laws.LAWS) == set(ALL)
-    for name, policy in (gb.policies.POLICIES | gb.policies.TABLES).items():
-        law = laws.LAWS[name]
-        assert (law.binary, law.unit, law.batches) == (policy.binary, policy.unit, policy.batches)
+@pytest.mark.parametrize("name", ALL)
+def test_specs_are_what_init_returns(files, name):
+    """Shapes are known without JAX, and they are those of the parameters."""
+    given = gb.load(files(name))
+    specs = given.policy.specs()
+    assert {key: leaf.shape for key, leaf in given.params.items()} == {k: s.shape for k, s in specs.items()}
+    if name in gb.policies.POLICIES:
+        found = jax.eval_shape(given.policy.init, jax.random.key(0))
+        assert {key: leaf.shape for key, leaf in found.items()} == {k: s.shape for k, s in specs.items()}
+    arrays = given.policy.as_arrays(given.params)
+    assert all(
+        leaf.dtype == (np.float64 if leaf.dtype.kind == "f" else leaf.dtype) for leaf in arrays.values()
+    )
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_states_in_numpy_are_new_and_in_double_precision(files, name):
+    player = Player(files(name), seed=0)
+    before = player._state
+    kept = {key: np.array(leaf) for key, leaf in flatten(before).items()}
+    player.update(player.select(), 1)
+    for key, leaf in flatten(before).items():
+        np.testing.assert_array_equal(leaf, kept[key])
+    first = gb.load(files(name)).policy.begin(player._params, jax.numpy.int32(0))
+    assert list(flatten(first)) == list(flatten(player._state))
+    for leaf in flatten(player._state).values():
+        assert leaf.dtype in (np.float64, np.int32)
 
 
 OTHERS = [
@@ -63,13 +86,14 @@ def test_probabilities_are_those_of_the_jax_policy(files, name, settings, reward
         }
         params = policy.folded(params)
         step = jax.jit(lambda state, arm, heard: policy.update(params, state, arm, heard))
-        chances = jax.jit(lambda state: policy.probabilities(params, state))
+        chances = jax.jit(lambda state: policy.next_probabilities(params, state))
         rng = np.random.default_rng(3)
         for seed in range(3):
             player, events = Player(path, seed), []
             player.record = events.append
             means = rng.random(policy.arms)
-            state = policy.begin(params, player.state()["memory"].get("length", 1.0) - 1)
+            latent = player.state()["memory"].get("length", 1.0) - 1
+            state = policy.begin(params, jax.numpy.int32(latent))
             for _ in range(policy.horizon):
                 p = player.probabilities()
                 np.testing.assert_allclose(p, np.asarray(chances(state)), rtol=0, atol=tolerance)
@@ -160,10 +184,8 @@ def test_many_arms_are_taken_a_few_at_a_time():
     """Independent of how many numbers are computed at once, and right for equal arms."""
     p = best_probabilities(np.full(60, 3.0), np.full(60, 50.0))
     np.testing.assert_allclose(p, 1 / 60, atol=1e-10)
-    from gradband.play.laws import thompson
-
     a, b = np.linspace(1, 9, 7), np.linspace(20, 3, 7)
     whole = best_probabilities(a, b)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(thompson, "AT_ONCE", 7 * 10 * 3)
+        patch.setattr(best_arm, "AT_ONCE", 7 * 10 * 3)
         np.testing.assert_allclose(best_probabilities(a, b), whole, atol=1e-13)

@@ -1,24 +1,16 @@
-"""Thompson sampling with exact probabilities: each arm's chance of having the greatest mean.
+"""Chances of having the greatest mean, for Thompson sampling in NumPy.
 
 P(i is best) = ∫ f_i Π_{j≠i} F_j is computed by Gauss's rule on panels of log(x / (1 − x)), which are as
 narrow as the narrowest posterior around them. Distribution functions come from the same nodes.
 """
 
-import dataclasses
 import functools
-import math
-from typing import ClassVar
 
 import numpy as np
-
-from gradband.core.errors import number
-from gradband.play.laws.base import LEAST, MOST, Believing, Memory
-from gradband.solvers.levels import MOST_SLOPE, MOST_SPREAD, components_of
 
 NODES = 10  # in a panel
 PANELS = 11  # on each side of a posterior's mode
 AT_ONCE = 1 << 20  # numbers that are computed at a time
-RARE = 1e-12  # levels that are less likely than this change nothing
 
 
 @functools.cache
@@ -70,48 +62,3 @@ def best_probabilities(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         p += ((f * others) @ weights).sum(1)
         passed += masses.sum(1, keepdims=True)
     return p / p.sum()
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ThompsonSampling(Believing):
-    """An arm with its posterior chance of being best."""
-
-    name: ClassVar[str] = "ts"
-
-    def probabilities(self, memory: Memory) -> np.ndarray:
-        return best_probabilities(*self.posterior(memory))
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class HierarchicalTS(Believing):
-    """The same where ℓ ~ Beta(a, b) and means are Beta(κ ℓ, κ (1 − ℓ)), κ being the `strength`."""
-
-    name: ClassVar[str] = "hierarchical-ts"
-    strength: float = 10.0
-    spread: float = 0.0
-    slope: float = 0.0
-
-    def check(self) -> None:
-        super().check()
-        number("strength of hierarchical-ts", self.strength, LEAST, MOST)
-        number("spread of hierarchical-ts", self.spread, 0, MOST_SPREAD)
-        number("slope of hierarchical-ts", self.slope, -MOST_SLOPE, MOST_SLOPE)
-
-    def probabilities(self, memory: Memory) -> np.ndarray:
-        components = components_of(self.a, self.b, self.strength, self.spread, self.slope)
-        log_prior, ups, downs = (x[:, None] for x in components)
-        ones, zeros = memory["sums"], memory["pulls"] - memory["sums"]
-        likely = lgamma(ups + ones) - lgamma(ups) + lgamma(downs + zeros) - lgamma(downs)
-        likely += lgamma(ups + downs) - lgamma(ups + downs + memory["pulls"])
-        log_weights = likely.sum(1) + log_prior[:, 0]
-        weights = np.exp(log_weights - log_weights.max())
-        p = np.zeros(len(ones))
-        for weight, up, down in zip(weights, ups, downs, strict=True):
-            if weight > RARE:
-                p += weight * best_probabilities(up + ones, down + zeros)
-        return p / p.sum()
-
-
-def lgamma(x: np.ndarray) -> np.ndarray:
-    """log Γ, entry by entry."""
-    return np.array([math.lgamma(entry) for entry in x.ravel().tolist()]).reshape(x.shape)

@@ -1,0 +1,169 @@
+"""Formulas over arrays of NumPy or JAX: the namespace to compute in comes from the arrays themselves.
+
+Nothing here imports JAX. Whoever has an array of JAX has imported it.
+"""
+
+import math
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+Array = Any
+"""an array of NumPy or JAX"""
+PLAIN = (np.ndarray, np.generic, int, float)
+
+
+def namespace(*arrays: Any) -> Any:
+    """`numpy` if all of these are its arrays or numbers, else `jax.numpy`.
+
+    >>> namespace(np.ones(3), 2.0).__name__
+    'numpy'
+    """
+    for array in arrays:
+        if not isinstance(array, PLAIN):
+            return sys.modules["jax.numpy"]
+    return np
+
+
+def nn(*arrays: Any) -> Any:
+    """`jax.nn`, or the few functions of it that are written here for NumPy."""
+    return _Functions if namespace(*arrays) is np else sys.modules["jax"].nn
+
+
+class _Functions:
+    """Functions of `jax.nn` for arrays of NumPy."""
+
+    @staticmethod
+    def log_softmax(x: np.ndarray) -> np.ndarray:
+        shifted = x - x.max()
+        return shifted - np.log(np.exp(shifted).sum())
+
+    @staticmethod
+    def softmax(x: np.ndarray) -> np.ndarray:
+        weights = np.exp(x - x.max())
+        return weights / weights.sum()
+
+    @staticmethod
+    def relu(x: np.ndarray) -> np.ndarray:
+        return np.maximum(x, 0)
+
+    @staticmethod
+    def leaky_relu(x: np.ndarray, negative_slope: float = 0.01) -> np.ndarray:
+        return np.where(x >= 0, x, negative_slope * x)
+
+    @staticmethod
+    def sigmoid(x: np.ndarray) -> np.ndarray:
+        return 0.5 + 0.5 * np.tanh(0.5 * x)
+
+    @staticmethod
+    def silu(x: np.ndarray) -> np.ndarray:
+        return x * _Functions.sigmoid(x)
+
+
+def stop_gradient(x: Array) -> Array:
+    """The same numbers, taken as fixed where something is differentiated."""
+    return x if namespace(x) is np else sys.modules["jax"].lax.stop_gradient(x)
+
+
+def one_hot(index: Array | int, size: int) -> Array:
+    """Booleans [size], true at `index`."""
+    return namespace(index).arange(size) == index
+
+
+def pick(values: Array, index: Array) -> Array:
+    """`values[index]` for values [K]; in JAX by selection: a gather would leave the vector registers."""
+    xp = namespace(values, index)
+    if xp is np:
+        return values[index]
+    return xp.where(one_hot(index, values.shape[0]), values, 0).sum()
+
+
+def add_at(values: Array, index: Array, amount: Array) -> Array:
+    """Values [K] with an amount added to one of them."""
+    if namespace(values, index, amount) is np:
+        values = values.copy()
+        values[index] += amount
+        return values
+    return values + one_hot(index, values.shape[0]).astype(values.dtype) * amount
+
+
+def xlogy(x: Array, y: Array) -> Array:
+    """x log y, and 0 where x is 0."""
+    if namespace(x, y) is np:
+        return x * np.log(np.where(x == 0, 1, np.maximum(y, 1e-300)))
+    from jax.scipy import special
+
+    return special.xlogy(x, y)
+
+
+def lgamma(x: np.ndarray) -> np.ndarray:
+    """log Γ of NumPy's arrays, entry by entry."""
+    return np.array([math.lgamma(entry) for entry in x.ravel().tolist()]).reshape(x.shape)
+
+
+def real(value: Any) -> Array:
+    """A number or array as JAX learns it."""
+    import jax.numpy as jnp
+
+    return jnp.asarray(value, float)
+
+
+def flatten(tree: Any) -> dict[str, Array]:
+    """The arrays of nested tuples and dictionaries, in JAX's order, by their own names or whole paths.
+
+    >>> list(flatten({"a": {"x": 1.0}, "b": {"x": 2.0}})), list(flatten({"a": {"x": 1.0}, "b": 2.0}))
+    (['a_x', 'b_x'], ['x', 'b'])
+    """
+    paths: list[tuple[str, ...]] = []
+    leaves: list[Array] = []
+
+    def visit(path: tuple[str, ...], leaf: Array) -> Array:
+        paths.append(path)
+        leaves.append(leaf)
+        return leaf
+
+    map_leaves(visit, tree)
+    return dict(zip(leaf_names(paths), leaves, strict=True))
+
+
+def leaf_names(paths: list[tuple[str, ...]]) -> list[str]:
+    """Names of a state's arrays: their own, or whole paths where these repeat or mean something else."""
+    words = [path or ("sums",) for path in paths]
+    last = [entry[-1] for entry in words]
+    taken = len({*last}) < len(last) or bool({*last} & {"arm", "reward", "probabilities"})
+    return ["_".join(("state",) * (len(entry) == 1) + entry) if taken else entry[-1] for entry in words]
+
+
+def unflatten(tree: Any, leaves: list[Array]) -> Any:
+    """A tree like this one with other arrays, in the same order."""
+    following = iter(leaves)
+    return map_leaves(lambda path, leaf: next(following), tree)
+
+
+def map_leaves(
+    function: Callable[[tuple[str, ...], Array], Any], tree: Any, path: tuple[str, ...] = ()
+) -> Any:
+    """The tree with a function of their paths in place of its arrays."""
+    if tree is None:
+        return None
+    if isinstance(tree, dict):
+        return {key: map_leaves(function, tree[key], (*path, str(key))) for key in sorted(tree)}
+    if not isinstance(tree, tuple | list):
+        return function(path, tree)
+    keys = getattr(tree, "_fields", range(len(tree)))
+    found = [map_leaves(function, entry, (*path, str(key))) for key, entry in zip(keys, tree, strict=True)]
+    return type(tree)(*found) if hasattr(tree, "_fields") else type(tree)(found)
+
+
+def map_nodes(kind: type, function: Callable[[Any], Any], tree: Any) -> Any:
+    """The tree with a function of them in place of all that is of one kind, which is a named tuple."""
+    if isinstance(tree, kind):
+        return function(tree)
+    if isinstance(tree, dict):
+        return {key: map_nodes(kind, function, entry) for key, entry in tree.items()}
+    if not isinstance(tree, tuple | list):
+        return tree
+    found = [map_nodes(kind, function, entry) for entry in tree]
+    return type(tree)(*found) if hasattr(tree, "_fields") else type(tree)(found)

@@ -1,0 +1,148 @@
+"""A policy with its parameters, as it is played: in NumPy, or in JAX if its formulas need that."""
+
+import dataclasses
+import hashlib
+import json
+from os import PathLike
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from gradband.core.arrays import PLAIN, flatten
+from gradband.core.errors import InputError, shown
+from gradband.policies import Policy
+from gradband.policies.own import Trust, describe_class
+from gradband.policies.policy_file import read
+
+State = Any
+
+
+class Playable:
+    """A policy bound to K arms and n rounds, and its parameters: what any number of players share."""
+
+    def __init__(self, policy: Policy, params: dict[str, Any]) -> None:
+        policy.check_play()
+        arrays = policy.as_arrays(params)
+        self.fingerprint = _fingerprint(policy, arrays)
+        self._own = bool(describe_class(policy))
+        self._given = policy
+        self.policy, self.params = policy, policy.folded({name: a[()] for name, a in arrays.items()})
+        if self._own:
+            self.policy = self._working(policy)
+        self._sized = {policy.arms: self.policy}
+
+    def begin(self, u: float) -> State:
+        """The state before the first round; u in [0, 1) draws the latent, if there is one."""
+        latent = 0
+        if self.policy.latents > 1:
+            edges = np.exp(self.policy.latent_log_probs(self.params)).cumsum()
+            latent = min(int((u >= edges).sum()), self.policy.latents - 1)
+        return self.policy.begin(self.params, np.int32(latent))
+
+    def sized(self, arms: int) -> Policy:
+        """The policy for another number of arms."""
+        if arms not in self._sized:
+            other = dataclasses.replace(self._given, arms=arms)
+            through_jax = type(self.policy) is InJax
+            self._sized[arms] = cast(Policy, InJax(other)) if through_jax else other
+        return self._sized[arms]
+
+    def _working(self, policy: Policy) -> Any:
+        """A policy of the user's own: as it is if NumPy is enough, otherwise through JAX."""
+        problem: Exception | None = None
+        try:
+            if self._tried(policy):
+                return policy
+        except Exception as error:  # whatever code that was written for JAX makes of NumPy's arrays
+            problem = error
+        try:
+            through: Any = InJax(policy)
+            if self._tried(through):
+                return through
+        except ImportError:
+            raise InputError(
+                f"{policy.name} computes in JAX, which is not installed here: install gradband[learn], or "
+                "write its formulas over gradband.policies.namespace"
+            ) from problem
+        except NotImplementedError:
+            raise InputError(
+                f"{policy.name} has no probabilities: a player needs its log_probs or probabilities"
+            ) from None
+        except Exception as error:
+            raise InputError(f"{policy.name} can't be played: {type(error).__name__}: {error}") from error
+        raise InputError(f"{policy.name} can't be played: its state is not a tree of arrays")
+
+    def _tried(self, policy: Any) -> bool:
+        """Whether the first round, played by itself, comes out in NumPy's arrays."""
+        state = policy.begin(self.params, np.int32(0))
+        p = policy.probabilities(self.params, state)
+        after = policy.update_late(self.params, state, np.int64(0), 1.0, float(p[0]) or 1.0)
+        found = [*flatten(state).values(), *flatten(after).values()]
+        return isinstance(p, np.ndarray) and all(isinstance(leaf, PLAIN) for leaf in found)
+
+
+class InJax:
+    """A policy whose formulas call JAX, for players: NumPy's arrays go in and come out."""
+
+    def __init__(self, policy: Policy) -> None:
+        import jax
+
+        self._policy, self._jax = policy, jax
+        self._compiled: dict[str, Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._policy, name)
+
+    def _call(self, name: str, *given: Any) -> Any:
+        jax = self._jax
+        if name not in self._compiled:
+            self._compiled[name] = jax.jit(getattr(self._policy, name))
+        with jax.default_device(jax.local_devices(backend="cpu")[0]):
+            found = self._compiled[name](*jax.tree.map(jax.numpy.asarray, given))
+        return jax.tree.map(np.asarray, found)
+
+    def begin(self, params: Any, latent: Any) -> State:
+        return self._call("begin", params, latent)
+
+    def latent_log_probs(self, params: Any) -> np.ndarray:
+        return self._call("latent_log_probs", params)
+
+    def probabilities(self, params: Any, state: State) -> np.ndarray:
+        p = np.asarray(self._call("probabilities", params, state), np.float64)
+        return p / p.sum() if abs(p.sum() - 1) < 1e-4 else p
+
+    def recommend(self, params: Any, state: State) -> int:
+        return int(self._call("recommend", params, state))
+
+    def update_late(self, params: Any, state: State, arm: int, reward: float, p: float) -> State:
+        return self._call("update_late", params, state, arm, reward, p)
+
+    def update_many_late(self, params: Any, state: State, pulls: Any, sums: Any, p: Any) -> State:
+        return self._call("update_many_late", params, state, pulls, sums, p)
+
+
+def as_playable(given: Any, trust: Trust | None = None) -> Playable:
+    """A policy file, what `learn` returned, or what another player plays."""
+    if isinstance(given, Playable):
+        return given
+    if isinstance(given, str | PathLike):
+        policy, params, *_ = read(Path(given), trust)
+        try:
+            return Playable(policy, params)
+        except InputError as error:
+            raise InputError(f"{given}: {error}") from None
+    bound, learned = getattr(given, "policy", None), getattr(given, "params", None)
+    if not isinstance(bound, Policy) or not isinstance(learned, dict):
+        raise InputError(f"a player needs a policy file or what learn returned, not {shown(given)}")
+    return Playable(bound, learned)
+
+
+def _fingerprint(policy: Policy, arrays: dict[str, np.ndarray]) -> str:
+    """Sixteen digits that tell one policy from another."""
+    settings = policy.settings() | {"arms": policy.arms, "horizon": policy.horizon}
+    digest = hashlib.sha256(json.dumps([policy.name, settings], sort_keys=True).encode())
+    for name, array in sorted(arrays.items()):
+        digest.update(f"{name} {array.dtype} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()[:16]
