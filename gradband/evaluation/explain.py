@@ -21,7 +21,7 @@ from gradband.exact.optimum import optimum
 from gradband.policies import Params, Policy, given
 from gradband.policies.given import Given, WithParams
 from gradband.policies.policy_file import Learned
-from gradband.problems import Problem, as_problem, problem_file
+from gradband.problems import Problem, as_problem, priors
 
 CELLS = 41  # at most, along the difference of means; odd, so that arms that are level share the middle one
 SHARES = 15  # at most, rows for an arm's share of the pulls; odd for the same reason
@@ -162,7 +162,7 @@ def problem_of(
     if not isinstance(about, dict) or kind is None:
         raise InputError(f"the policy does not say what it was learned on: {GIVE}")
     file = prior.get("file") if isinstance(prior, dict) else None
-    if kind not in problem_file.KINDS:
+    if kind not in priors.KINDS:
         raise InputError(f"a policy file does not hold a prior of the kind {shown(kind)}: {GIVE}")
     if isinstance(file, str):
         places = [place for place in (folder, _source(learned)) if place and (place / file).is_file()]

@@ -7,16 +7,14 @@ from typing import Any
 
 from gradband.core import files
 from gradband.core.errors import InputError, number_of_arms, shown, unknown
-from gradband.problems import priors, rewards
+from gradband.problems import rewards
 from gradband.problems.paper_problems import NAMED, named
-from gradband.problems.priors import Prior
+from gradband.problems.priors import KINDS
 from gradband.problems.problem import Problem
-from gradband.problems.reward_tables import read_table
 
 LARGEST_FILE = 1 << 24  # bytes of a problem file
 OPTIONAL = ("pulls_per_round", "afterwards")
 OLD_KEYS = {"batch": "pulls_per_round"}
-KINDS = ("finite", "beta", "gaussian", "hierarchical", "mixture", "table")
 
 
 def load(source: str, arms: int | None = None, horizon: int | None = None) -> Problem:
@@ -77,18 +75,20 @@ def parse(given: dict[str, Any], folder: Path | None = None, arms: int | None = 
         raise InputError(
             "the prior kind 'resampled' is gone, since it made arms differ too much: run gradband fit again"
         )
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise unknown("prior.kind", kind, KINDS)
+    required, optional = KINDS[kind].keys()
     if arms is not None:
-        if kind in ("finite", "table"):
+        if "arms" not in required:
             raise InputError(f"the number of arms of a {kind} prior is fixed by its entries")
         prior["arms"] = number_of_arms(arms)
-    pays = {"rewards": _reward(given["rewards"])} if "rewards" in given else {}
+    _keys("prior.", prior, required, optional)
+    paid = _reward(given["rewards"]) if "rewards" in given else None
     name = given.get("name", "")
     if not isinstance(name, str):
         raise InputError(f"name must be a string, not {shown(name)}")
     return Problem(
-        _prior(kind, prior, pays, folder),
+        KINDS[kind].read(prior, paid, lambda file: _beside(file, folder)),
         given["horizon"],
         noise=given.get("noise", "shared"),
         name=name,
@@ -102,38 +102,6 @@ def _with_new_keys(given: dict[str, Any]) -> dict[str, Any]:
         if old in given and new in given:
             raise InputError(f"the key '{old}' is the old name of '{new}': keep one of them")
     return {OLD_KEYS.get(key, key): value for key, value in given.items()}
-
-
-def _prior(kind: str, given: dict[str, Any], pays: dict[str, Any], folder: Path | None) -> Prior:
-    if kind == "finite":
-        _keys("prior.", given, required=("means",), optional=("weights",))
-        return priors.Finite(given["means"], given.get("weights"), **pays)
-    if kind == "beta":
-        _keys("prior.", given, required=("arms",), optional=("a", "b"))
-        return priors.Beta(**given, **pays)
-    if kind == "gaussian":
-        _keys("prior.", given, required=("arms",), optional=("mean", "sd"))
-        return priors.Gaussian(**given, **pays)
-    if kind == "hierarchical":
-        _keys("prior.", given, required=("arms", "a", "b", "strength"), optional=("spread", "slope"))
-        return priors.Hierarchical(**given, **pays)
-    if kind == "mixture":
-        _keys("prior.", given, required=("arms", "weights", "a", "b"))
-        return priors.Mixture(**given, **pays)
-    _keys("prior.", given, required=("file",), optional=("held_out", "checksum"))
-    if pays:
-        raise InputError("a table prior holds its own rewards: remove [rewards]")
-    table = read_table(_beside(given["file"], folder))
-    return _unchanged(priors.Table(table, given.get("held_out", 0.2), file=given["file"]), given)
-
-
-def _unchanged(prior: priors.Table, given: dict[str, Any]) -> Prior:
-    """The prior, if it has the checksum that is given, or none is."""
-    if given.get("checksum", prior.checksum) != prior.checksum:
-        raise InputError(
-            f"{prior.file} has changed: its checksum is {prior.checksum}, not {shown(given['checksum'])}"
-        )
-    return prior
 
 
 def _beside(file: Any, folder: Path | None) -> Path:

@@ -1,7 +1,10 @@
 """The shape that all priors share."""
 
+import dataclasses
 import zlib
-from typing import Any, ClassVar
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from jax import Array
@@ -67,9 +70,33 @@ class Prior:
     def check_horizon(self, horizon: int) -> None:
         """Refuses horizons that the prior can't serve."""
 
+    @classmethod
+    def keys(cls) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Keys that a problem file must give and those that it may: fields without and with a default."""
+        given = [field for field in _fields(cls) if field.init and field.name != "rewards"]
+        optional = [field.name for field in given if field.default is not dataclasses.MISSING]
+        return tuple(field.name for field in given if field.name not in optional), tuple(optional)
+
+    @classmethod
+    def read(cls, given: dict[str, Any], rewards: laws.Reward | None, find: Callable[[Any], Path]) -> Self:
+        """The prior that a problem file says.
+
+        Args:
+            given: What the file says, with the prior's `keys`.
+            rewards: The file's rewards, or None for the usual ones.
+            find: The path of a file that the problem file names.
+        """
+        return cls(**given, **({} if rewards is None else {"rewards": rewards}))
+
     def describe(self) -> dict[str, Any]:
         """What a problem file would say of this prior."""
-        raise NotImplementedError
+        required, optional = self.keys()
+        found = {name: np.asarray(getattr(self, name)).tolist() for name in (*required, *optional)}
+        return {"kind": self.kind, **found}
+
+
+def _fields(prior: Any) -> tuple[dataclasses.Field[Any], ...]:
+    return dataclasses.fields(prior)
 
 
 def trained_on(count: int, held_out: float) -> int:

@@ -1,7 +1,9 @@
 """A list of instances."""
 
 import dataclasses
-from typing import Any, ClassVar
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
 import jax.numpy as jnp
 import numpy as np
@@ -50,6 +52,14 @@ class Finite(Prior):
         edges = jnp.cumsum(self.weights)
         index = jnp.sum(prng.uniform(key) * edges[-1] >= edges)
         return jnp.asarray(self.instances)[index]
+
+    @classmethod
+    def keys(cls) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        return ("means",), ("weights",)
+
+    @classmethod
+    def read(cls, given: dict[str, Any], rewards: laws.Reward | None, find: Callable[[Any], Path]) -> Self:
+        return cls(given["means"], given.get("weights"), rewards or cls.rewards)
 
     def describe(self) -> dict[str, Any]:
         means, weights = self.instances.tolist(), self.weights.tolist()

@@ -1,7 +1,7 @@
 """Independent arms with normal means."""
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 from jax import Array
@@ -35,6 +35,3 @@ class Gaussian(Prior):
 
     def sample(self, key: Array) -> Array:
         return self.mean + self.sd * jax.random.normal(key, (self.arms,))
-
-    def describe(self) -> dict[str, Any]:
-        return {"kind": self.kind, "arms": self.arms, "mean": self.mean, "sd": self.sd}

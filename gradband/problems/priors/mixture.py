@@ -49,7 +49,3 @@ class Mixture(Prior):
         a, b = (pick(jnp.asarray(shape, jnp.float32), chosen) for shape in (self.a, self.b))
         shapes = (jnp.broadcast_to(shape, (self.arms,)) for shape in (a, b))
         return prng.beta(prng.fold_in(key, jnp.uint32(1)), *shapes)
-
-    def describe(self) -> dict[str, Any]:
-        arrays = {name: getattr(self, name).tolist() for name in ("weights", "a", "b")}
-        return {"kind": self.kind, "arms": self.arms, **arrays}

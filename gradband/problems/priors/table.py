@@ -1,17 +1,20 @@
 """Tables of realised rewards."""
 
 import dataclasses
-from typing import Any, ClassVar
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from gradband.core.errors import InputError, number
+from gradband.core.errors import InputError, number, shown
 from gradband.core.pytrees import pytree
 from gradband.problems import rewards as laws
 from gradband.problems.priors.base import Instance, Prior, checksum, numbers, trained_on
+from gradband.problems.reward_tables import read_table
 
 
 @pytree("table", dropped=("file",))
@@ -70,6 +73,20 @@ class Table(Prior):
     def check_horizon(self, horizon: int) -> None:
         if horizon > self.table.shape[2]:
             raise InputError(f"the reward table has {self.table.shape[2]} rounds, the horizon is {horizon}")
+
+    @classmethod
+    def keys(cls) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        return ("file",), ("held_out", "checksum")
+
+    @classmethod
+    def read(cls, given: dict[str, Any], rewards: laws.Reward | None, find: Callable[[Any], Path]) -> Self:
+        if rewards is not None:
+            raise InputError("a table prior holds its own rewards: remove [rewards]")
+        prior = cls(read_table(find(given["file"])), given.get("held_out", cls.held_out), given["file"])
+        if given.get("checksum", prior.checksum) != prior.checksum:
+            wanted = shown(given["checksum"])
+            raise InputError(f"{prior.file} has changed: its checksum is {prior.checksum}, not {wanted}")
+        return prior
 
     def describe(self) -> dict[str, Any]:
         about = {"file": self.file, "held_out": self.held_out, "checksum": self.checksum}
