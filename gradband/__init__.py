@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gradband.core.errors import InputError
     from gradband.evaluation.evaluate import evaluate
     from gradband.evaluation.explain import Explanation, explain
+    from gradband.gradient.baselines import Baseline
     from gradband.gradient.estimator import Estimator, estimate
     from gradband.learning.learn import learn
     from gradband.learning.recipes import Recipe, annealed
@@ -40,6 +41,7 @@ if "xla_backend_extra_options" not in _FLAGS:
 _HOMES = {
     "InputError": "core.errors",
     "Problem": "problems",
+    "Baseline": "gradient.baselines",
     "Estimator": "gradient.estimator",
     "estimate": "gradient.estimator",
     "Learned": "policies.policy_file",
@@ -61,6 +63,7 @@ _MODULES = {
 }
 
 __all__ = [
+    "Baseline",
     "Estimator",
     "Explanation",
     "InputError",

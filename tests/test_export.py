@@ -133,22 +133,6 @@ def test_a_first_state_that_is_not_zero_and_nested_parameters_are_exported():
     assert "first_state" not in Session(as_onnx(learned("softelim"))).about
 
 
-def test_nested_parameters_are_refused_in_one_sentence_where_they_can_not_be_used(tmp_path):
-    policy = Own().bind(2, 20)
-    given = gb.Learned(policy, policy.init(jax.random.key(0)), {}, {})
-    problem = gb.problems.named("two-point", horizon=20)
-    uses = (
-        lambda: gb.learn(Own(), problem, iterations=1),
-        lambda: gb.evaluate(given, problem, instances=2),
-        lambda: given.save(tmp_path / "policy.safetensors"),
-    )
-    for use in uses:
-        with pytest.raises(
-            gb.InputError, match="parameters of own must be arrays by name, and layer is a dict"
-        ):
-            use()
-
-
 def test_a_first_state_that_can_not_be_told_is_refused():
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class Endless(Own):

@@ -14,7 +14,6 @@ from gradband.core.errors import InputError
 from gradband.engine import blocks, memory
 from gradband.engine.memory import AT_REST, Needs
 from gradband.gradient import estimator
-from gradband.gradient.critic import Critic
 
 pytestmark = pytest.mark.brief
 
@@ -45,8 +44,8 @@ def work(policy, problem, instances=64, baseline="self"):
     bound = gb.policies.named(policy).bind(problem.arms, problem.horizon)
     params = bound.init(jax.random.key(0))
     how = estimator.Estimator(baseline)
-    blank = Critic.blank(baseline, problem.rounds)
-    return estimator.gradient_job(bound, problem, params, prng.root(0), 0, instances, how, learned=blank)
+    controls = estimator.Controls(critic=how.critic(problem.rounds))
+    return estimator.gradient_job(bound, problem, params, prng.root(0), 0, instances, how, controls)
 
 
 def estimate(todo):

@@ -16,7 +16,7 @@ from jax import Array
 
 from gradband.core import prng
 from gradband.core.errors import LARGEST, InputError, number, number_of_arms, positive, shown
-from gradband.core.pytrees import one_hot
+from gradband.core.pytrees import by_path, one_hot
 
 Params = dict[str, Array]
 State = Any
@@ -44,6 +44,8 @@ class Policy:
     """Values of a latent variable that is drawn before the first round."""
     log_scale: ClassVar[frozenset[str]] = frozenset()
     """Positive parameters that are learned by their logarithms."""
+    trainer: ClassVar[str] = "gradband"
+    """How it is learned: by this entry of `gradband.learning.learn.TRAINERS`."""
 
     arms: int = 0
     horizon: int = 0
@@ -67,25 +69,31 @@ class Policy:
         return {}
 
     def shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
-        """Shapes and types of the parameters, which must be a dictionary of arrays, not of dictionaries."""
-        found = jax.eval_shape(self.init, jax.random.key(0))
-        for name, leaf in found.items():
-            if not isinstance(leaf, jax.ShapeDtypeStruct):
-                raise InputError(
-                    f"the parameters of {self.name} must be arrays by name, and {name} is a "
-                    f"{type(leaf).__name__}: give each array in it a name of its own"
-                )
-        return found
+        """Shapes and types of the parameters by name; of nested ones by their paths, as `layer/w`."""
+        return by_path(jax.eval_shape(self.init, jax.random.key(0)))
+
+    def _like(self) -> Any:
+        """The parameters as `init` nests them, without their values."""
+        flat = type(self).shapes is not Policy.shapes  # they are known without `init`, by their names
+        return self.shapes() if flat else jax.eval_shape(self.init, jax.random.key(0))
 
     def prepare(self, progress: Callable[[float], None]) -> None:
         """Does what `init` would take long for, telling `progress` the share that is done."""
 
     def as_params(self, given: dict[str, Any]) -> Params:
-        """These numbers or arrays as the policy's parameters, if they are its own and within bounds."""
+        """These numbers or arrays as the policy's parameters, if they are its own and within bounds.
+
+        They come by their names, or as `init` has them: nested parameters are taken by their paths too.
+        """
+        tree: Any = jax.tree.structure(self._like())
         shapes = self.shapes()
-        if not isinstance(given, dict) or set(given) != set(shapes):
+        try:
+            if not isinstance(given, dict) or set(given) != set(shapes):
+                given = dict(zip(shapes, tree.flatten_up_to(given), strict=True))
+        except (TypeError, ValueError):
             wanted = ", ".join(shapes) or "none"
-            raise InputError(f"the parameters of {self.name} are: {wanted}; not {shown(list(given))}")
+            had = list(given) if isinstance(given, dict) else given
+            raise InputError(f"the parameters of {self.name} are: {wanted}; not {shown(had)}") from None
         lower, upper = self.bounds()
         for name, value in given.items():
             array, shape = np.asarray(value), shapes[name].shape
@@ -96,7 +104,7 @@ class Policy:
                     f"{name} must lie in [{lower[name]:g}, {upper[name]:g}] for {self.name} with "
                     f"{self.arms} arms and {self.horizon} rounds, not {shown(array.tolist())}"
                 )
-        return {name: jnp.asarray(value, shapes[name].dtype) for name, value in given.items()}
+        return jax.tree.unflatten(tree, [jnp.asarray(given[name], shapes[name].dtype) for name in shapes])
 
     def folded(self, params: Params) -> Params:
         """The parameters as `begin`, `log_probs`, `act` and `update` get them, made once before round 1."""
@@ -107,7 +115,7 @@ class Policy:
         return self
 
     def bounds(self) -> tuple[dict[str, float], dict[str, float]]:
-        """Least and greatest values of each parameter; none by default."""
+        """Least and greatest values of each parameter, by its name or path; none by default."""
         shapes = self.shapes()
         return dict.fromkeys(shapes, -math.inf), dict.fromkeys(shapes, math.inf)
 
