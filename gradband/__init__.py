@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gradband.core.errors import InputError
     from gradband.evaluation.evaluate import evaluate
     from gradband.evaluation.explain import Explanation, explain
+    from gradband.evaluation.sweep import Sweep, sweep
     from gradband.gradient.baselines import Baseline
     from gradband.gradient.estimator import Estimator, estimate
     from gradband.learning.learn import learn
@@ -53,6 +54,8 @@ _HOMES = {
     "evaluate": "evaluation.evaluate",
     "Explanation": "evaluation.explain",
     "explain": "evaluation.explain",
+    "Sweep": "evaluation.sweep",
+    "sweep": "evaluation.sweep",
 }
 _MODULES = {
     "exact": "exact",
@@ -71,6 +74,7 @@ __all__ = [
     "Player",
     "Problem",
     "Recipe",
+    "Sweep",
     "__version__",
     "annealed",
     "estimate",
@@ -83,6 +87,7 @@ __all__ = [
     "priors",
     "problems",
     "rewards",
+    "sweep",
 ]
 
 
