@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from gradband.core.errors import InputError
     from gradband.evaluation.evaluate import evaluate
     from gradband.evaluation.explain import Explanation, explain
+    from gradband.evaluation.sweep import Sweep, sweep
+    from gradband.gradient.baselines import Baseline
     from gradband.gradient.estimator import Estimator, estimate
     from gradband.learning.learn import learn
     from gradband.learning.recipes import Recipe, annealed
@@ -40,6 +42,7 @@ if "xla_backend_extra_options" not in _FLAGS:
 _HOMES = {
     "InputError": "core.errors",
     "Problem": "problems",
+    "Baseline": "gradient.baselines",
     "Estimator": "gradient.estimator",
     "estimate": "gradient.estimator",
     "Learned": "policies.policy_file",
@@ -51,6 +54,8 @@ _HOMES = {
     "evaluate": "evaluation.evaluate",
     "Explanation": "evaluation.explain",
     "explain": "evaluation.explain",
+    "Sweep": "evaluation.sweep",
+    "sweep": "evaluation.sweep",
 }
 _MODULES = {
     "exact": "exact",
@@ -61,6 +66,7 @@ _MODULES = {
 }
 
 __all__ = [
+    "Baseline",
     "Estimator",
     "Explanation",
     "InputError",
@@ -68,6 +74,7 @@ __all__ = [
     "Player",
     "Problem",
     "Recipe",
+    "Sweep",
     "__version__",
     "annealed",
     "estimate",
@@ -80,6 +87,7 @@ __all__ = [
     "priors",
     "problems",
     "rewards",
+    "sweep",
 ]
 
 

@@ -8,10 +8,11 @@ from conftest import assert_z
 
 import gradband as gb
 from gradband.core.statistics import Mean
-from gradband.gradient.critic import FEATURES, Critic, beliefs, moments
+from gradband.gradient.baselines import BASELINES
+from gradband.gradient.critic import Critic, beliefs, moments
 from gradband.policies import SoftElim
 
-MOST = FEATURES["luck"]
+MOST = BASELINES["luck"].features
 
 
 def test_weights_are_those_of_least_squares():
@@ -22,7 +23,7 @@ def test_weights_are_those_of_least_squares():
     counted = np.arange(500) < 400
     seen[..., 400:] *= 7  # what does not count may be anything
     found = moments(jnp.asarray(seen), jnp.asarray(to_go, jnp.float32), jnp.asarray(counted))
-    critic = Critic.blank("luck", 3).after(np.asarray(found, np.float64))
+    critic = Critic.blank(MOST, 3).after(np.asarray(found, np.float64))
     np.testing.assert_allclose(critic.weights, true, rtol=0.01, atol=0.01)
     for t in range(3):
         design = seen[t, :, :, :400].reshape(MOST, -1).T
@@ -31,8 +32,8 @@ def test_weights_are_those_of_least_squares():
 
 
 def test_a_critic_that_saw_nothing_predicts_nothing():
-    assert not Critic.blank("critic", 5).weights.any()
-    assert Critic.blank("self", 5) is None
+    assert not Critic.blank(BASELINES["critic"].features, 5).weights.any()
+    assert Critic.blank(BASELINES["self"].features, 5) is None
 
 
 def test_features_exist_where_arms_are_impossible():

@@ -157,9 +157,9 @@ def test_the_ring_holds_the_last_transitions():
         Counts(jnp.zeros((18, 2)), jnp.zeros((18, 2))), jnp.zeros(18, jnp.int32), jnp.zeros(18)
     )
     for i in range(2):
-        key, played = prng.root(i), (np.int32(4 * i), np.float32(1))
+        key, clock = prng.root(i), q_learning.Clock(np.int32(4 * i), np.float32(1))
         agent, ring, norm, regrets = q_learning._iterate(
-            policy, settings, 3, problem, agent, ring, key, *played
+            policy, settings, 3, problem, agent, ring, key, clock
         )
     assert int(agent.updates) == 2  # after rounds 3 and 6: 3 instances a round, 10 transitions an update
     assert np.isfinite(norm)

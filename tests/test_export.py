@@ -170,22 +170,6 @@ def test_many_operations_are_exported(formula):
         np.testing.assert_allclose(p, policy.probabilities({}, state), rtol=0, atol=1e-6)
 
 
-def test_nested_parameters_are_refused_in_one_sentence_where_they_can_not_be_used(tmp_path):
-    policy = Own().bind(2, 20)
-    given = gb.Learned(policy, policy.init(jax.random.key(0)), {}, {})
-    problem = gb.problems.named("two-point", horizon=20)
-    uses = (
-        lambda: gb.learn(Own(), problem, iterations=1),
-        lambda: gb.evaluate(given, problem, instances=2),
-        lambda: given.save(tmp_path / "policy.safetensors"),
-    )
-    for use in uses:
-        with pytest.raises(
-            gb.InputError, match="parameters of own must be arrays by name, and layer is a dict"
-        ):
-            use()
-
-
 def test_a_first_state_that_can_not_be_told_is_refused():
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class Endless(Own):

@@ -14,7 +14,7 @@ from gradband.core import prng
 from gradband.core.errors import InputError
 from gradband.engine import blocks
 from gradband.exact import by_enumeration
-from gradband.gradient.estimator import Estimator, compute, estimate, from_blocks, gradient_job
+from gradband.gradient.estimator import Controls, Estimator, compute, estimate, from_blocks, gradient_job
 from gradband.policies import (
     Boltzmann,
     Counting,
@@ -163,7 +163,7 @@ def test_a_temperature_flattens_the_policy():
     policy = SoftElim(theta=0.3).bind(2, 5)
     exact = float(by_enumeration(Flattened(theta=0.3), SMALL).gradient["theta"])
     settings = policy.init(None), prng.root(0), 0, MANY, Estimator()
-    found = compute(gradient_job(policy, SMALL, *settings, temperature=3.0), blocks.workers())
+    found = compute(gradient_job(policy, SMALL, *settings, Controls(temperature=3.0)), blocks.workers())
     assert_z(found.mean[0], found.se[0], exact)
     assert abs(exact - float(by_enumeration(policy, SMALL).gradient["theta"])) > 5 * found.se[0]
 

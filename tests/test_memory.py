@@ -13,8 +13,7 @@ from gradband.core import prng
 from gradband.core.errors import InputError
 from gradband.engine import blocks, memory
 from gradband.engine.memory import AT_REST, Needs
-from gradband.gradient import estimator
-from gradband.gradient.critic import Critic
+from gradband.gradient import estimator, surrogate
 
 pytestmark = pytest.mark.brief
 
@@ -45,8 +44,8 @@ def work(policy, problem, instances=64, baseline="self"):
     bound = gb.policies.named(policy).bind(problem.arms, problem.horizon)
     params = bound.init(jax.random.key(0))
     how = estimator.Estimator(baseline)
-    blank = Critic.blank(baseline, problem.rounds)
-    return estimator.gradient_job(bound, problem, params, prng.root(0), 0, instances, how, learned=blank)
+    controls = estimator.Controls(critic=how.critic(problem.rounds))
+    return estimator.gradient_job(bound, problem, params, prng.root(0), 0, instances, how, controls)
 
 
 def estimate(todo):
@@ -113,11 +112,11 @@ def test_a_limit_changes_no_bits():
 def test_the_impossible_is_refused_before_anything_is_compiled():
     """A single run of so many rounds takes 1.2 kB a round, more than a gigabyte."""
     problem = gb.problems.named("uniform-2", horizon=10**6)
-    before = estimator._differentiate._cache_size()
+    before = surrogate.differentiate._cache_size()
     says = r"need (\d\.\d) GB of memory \(\1 GB while one is computed\), and there are 400.0 MB"
     with pytest.raises(InputError, match=says):
         gb.learn("lstm", problem, recipe="paper", instances=4, memory="1GB")
-    assert estimator._differentiate._cache_size() == before
+    assert surrogate.differentiate._cache_size() == before
     with pytest.raises(InputError, match="memory must be above 600.0 MB, which Python, JAX and"):
         gb.evaluate(["softelim"], "two-point", memory="500MB")
 

@@ -72,7 +72,8 @@ def test_entropy_is_added_to_the_gradient():
     settings = params, prng.root(0), 0, 64, gb.Estimator()
     plain, with_it = (
         estimator.compute(
-            estimator.gradient_job(policy, problem, *settings, entropy=beta), blocks.workers()
+            estimator.gradient_job(policy, problem, *settings, estimator.Controls(entropy=beta)),
+            blocks.workers(),
         ).mean
         for beta in (None, 0.7)
     )
@@ -106,7 +107,8 @@ def test_entropy_of_a_policy_that_is_certain_at_first():
     settings = policy.init(None), prng.root(0), 0, 64, gb.Estimator()
     plain, with_it = (
         estimator.compute(
-            estimator.gradient_job(policy, problem, *settings, entropy=beta), blocks.workers()
+            estimator.gradient_job(policy, problem, *settings, estimator.Controls(entropy=beta)),
+            blocks.workers(),
         ).mean
         for beta in (None, 9)
     )

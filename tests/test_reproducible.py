@@ -13,7 +13,7 @@ from gradband.core import prng
 from gradband.engine import blocks
 from gradband.engine.measure import _play
 from gradband.evaluation.evaluate import evaluate
-from gradband.gradient import estimator
+from gradband.gradient import surrogate
 from gradband.gradient.estimator import Estimator, estimate
 from gradband.learning.ascent import Steps
 from gradband.learning.learn import learn
@@ -99,7 +99,7 @@ def test_policies_are_paired():
 def test_a_second_call_does_not_compile_again():
     def count():
         steps = [getattr(Steps, name)._cache_size() for name in ("take", "on_scale", "first_state")]
-        return estimator._differentiate._cache_size(), _play._cache_size(), *steps
+        return surrogate.differentiate._cache_size(), _play._cache_size(), *steps
 
     for theta in (1.0, 0.3):
         estimate(SoftElim(theta=theta), PROBLEM, instances=500)

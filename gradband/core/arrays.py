@@ -136,6 +136,30 @@ def leaf_names(paths: list[tuple[str, ...]]) -> list[str]:
     return ["_".join(("state",) * (len(entry) == 1) + entry) if taken else entry[-1] for entry in words]
 
 
+def nested(arrays: dict[str, Any]) -> dict[str, Any]:
+    """Arrays by their paths as nested dictionaries, and lists where the keys are 0, 1, ….
+
+    >>> nested({"theta": 1.0, "layers/0/w": 2.0, "layers/1/w": 3.0})
+    {'theta': 1.0, 'layers': [{'w': 2.0}, {'w': 3.0}]}
+    """
+    found: dict[str, Any] = {}
+    for path, array in arrays.items():
+        *outer, last = path.split("/")
+        node = found
+        for key in outer:
+            node = node.setdefault(key, {})
+        node[last] = array
+    return {key: _lists(entry) for key, entry in found.items()}
+
+
+def _lists(node: Any) -> Any:
+    if not isinstance(node, dict):
+        return node
+    inner = {key: _lists(entry) for key, entry in node.items()}
+    numbered = set(inner) == {str(i) for i in range(len(inner))}
+    return [inner[str(i)] for i in range(len(inner))] if numbered else inner
+
+
 def unflatten(tree: Any, leaves: list[Array]) -> Any:
     """A tree like this one with other arrays, in the same order."""
     following = iter(leaves)

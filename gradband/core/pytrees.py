@@ -1,6 +1,7 @@
 """Dataclasses that pass through JAX transformations."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import jax
@@ -81,3 +82,21 @@ def _same(value: Any, usual: Any) -> bool:
 def flattened(tree: Any) -> np.ndarray:
     """All numbers of a tree of arrays in one array [P], in the order of its leaves."""
     return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)])
+
+
+def by_path(tree: Any) -> dict[str, Any]:
+    """The arrays of a tree by their paths; those of a flat dictionary by their names.
+
+    >>> by_path({"theta": 1.0, "layers": [{"w": 2.0}]})
+    {'layers/0/w': 2.0, 'theta': 1.0}
+    """
+    return {_path(keys): leaf for keys, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]}
+
+
+def map_by_path(function: Callable[[str, Any], Any], tree: Any) -> Any:
+    """A tree of what `function(path, leaf)` returns."""
+    return jax.tree_util.tree_map_with_path(lambda keys, leaf: function(_path(keys), leaf), tree)
+
+
+def _path(keys: Any) -> str:
+    return jax.tree_util.keystr(keys, simple=True, separator="/")

@@ -13,7 +13,8 @@ import numpy as np
 from jax import Array
 
 from gradband.core.errors import LARGEST
-from gradband.engine import rollout
+from gradband.engine.observation import FAULT, Round
+from gradband.engine.rollout import Operands, RolloutSpec, play
 from gradband.policies import Params, Policy
 from gradband.problems import Problem
 
@@ -40,8 +41,8 @@ def fault(
     block, place = divmod(instance, TWO)
     key = key if iteration is None else jax.random.fold_in(key, np.uint32(iteration))
     tau = None if temperature is None else np.float32(temperature)
-    play = partial(_play, policy.compiled(), TWO, rollouts)
-    seen, means = jax.tree.map(np.asarray, play(problem, params, key, np.int32(block), tau))
+    given = Operands(problem, params, key, np.int32(block), tau)
+    seen, means = jax.tree.map(np.asarray, _play(RolloutSpec(policy.compiled(), TWO, rollouts), given))
     where = f"instance {instance}"
     if means is not None:
         wrong = means[:, 0, place]
@@ -53,13 +54,13 @@ def fault(
             gave = f"the prior gave arm {arm} of {where} the mean {wrong[arm]:g}, not one {allowed}"
             return f"{gave} ({policy.name}, before round 1)"
     off = seen["off"][:, :, place]  # [n, R]
-    rounds, found = np.nonzero(~(off < rollout.FAULT))
+    rounds, found = np.nonzero(~(off < FAULT))
     if not len(rounds):
         return f"{policy.name} has a regret that is not a number on {where}"
     t, run = rounds[0], found[0]
     where = f"in round {t + 1} of {where}"
     reward = seen["reward"][t, run, place]
-    if "sum" in seen and not abs(seen["sum"][t, run, place] - 1) < rollout.FAULT:
+    if "sum" in seen and not abs(seen["sum"][t, run, place] - 1) < FAULT:
         return (
             f"the probabilities of {policy.name} sum to {seen['sum'][t, run, place]:g}, not to 1, {where}"
         )
@@ -69,20 +70,12 @@ def fault(
     return f"the reward was {reward:g}, not one {allowed}, {where} ({policy.name})"
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2))
-def _play(
-    policy: Policy,
-    size: int,
-    rollouts: int,
-    problem: Problem,
-    params: Params,
-    key: Array,
-    block: Array,
-    temperature: Array | None,
-) -> Any:
+@partial(jax.jit, static_argnums=0)
+def _play(spec: RolloutSpec, given: Operands) -> Any:
     """What is seen of each round [n, R, B], and the means [K, 1, B]."""
+    problem = given.problem
 
-    def record(round: rollout.Round) -> dict[str, Any]:
+    def record(round: Round) -> dict[str, Any]:
         found = {"off": round.off, "reward": round.reward}
         if round.log_probs is not None:
             found["sum"] = jnp.exp(round.log_probs).sum(0)
@@ -90,17 +83,11 @@ def _play(
             found["arm"] = round.arm
         return found
 
-    means, seen, _ = rollout.play(
-        policy,
-        problem,
-        params,
-        key,
-        block,
-        size,
-        rollouts,
-        lambda seen, round: seen if round.means is None else round.means,
-        lambda score: jnp.zeros((problem.arms, 1, size)),
-        temperature,
-        record=record,
-    )
+    def observe(seen: Array, round: Round) -> Array:
+        return seen if round.means is None else round.means
+
+    def start(score: Array) -> Array:
+        return jnp.zeros((problem.arms, 1, spec.size))
+
+    means, seen, _ = play(spec, given, observe, start, record)
     return seen, means if problem.prior.knows_means else None

@@ -5,6 +5,7 @@ virtual: a reward is a function of the seed, the instance, the round and the arm
 the same Y and none of it is stored.
 """
 
+import dataclasses
 import math
 from collections.abc import Callable
 from functools import partial
@@ -20,254 +21,223 @@ from gradband.core import prng
 from gradband.core.arrays import one_hot, pick
 from gradband.core.errors import LARGEST
 from gradband.core.vmap_last import batch_last
+from gradband.engine.observation import Round
 from gradband.policies import Params, Policy
 from gradband.policies.base import KEPT
 from gradband.problems import Problem
 from gradband.problems.rewards import Bernoulli
 
+Scalar = Array | np.float32
 FEW_ARMS = 16
-FAULT = 1e-3  # what rounding in float32 stays below
 BEFORE_THE_FIRST = np.uint32(0xFFFFFFFF)  # the "round" whose bits draw the latent
 
 
-class Round(NamedTuple):
-    """What is seen of a round; `mean` and `best_…` are None where means are unknown."""
+@dataclasses.dataclass(frozen=True)
+class RolloutSpec:
+    """What the compiled code of a rollout depends on, besides the shapes of its operands."""
 
-    t: Array
-    """rounds before this one"""
-    arm: Array | None
-    """the pulled arm [R, B]; None in batches"""
-    log_prob: Array
-    """its log p [R, B], 0 for policies without a density; of a batch the sum over its pulls"""
-    reward: Array
-    """realised reward Y of the pulled arm [R, B], or the sum of a batch"""
-    all_rewards: Callable[[], Array] | None
-    """realised rewards of all arms [K, 1, B], drawn only if asked for"""
-    mean: Array | None = None
-    """mean reward μ of the pulled arm [R, B]"""
-    means: Array | None = None
-    """mean rewards of all arms [K, 1, B]"""
-    best_reward: Array | None = None
-    """realised reward of the best arm [1, B]"""
-    best_mean: Array | None = None
-    """mean reward of the best arm [1, B]"""
-    log_probs: Array | None = None
-    """log p of all arms [K, R, B]; None for policies without a density"""
-    luck: Array | None = None
-    """what the policy hears, less the pulled arm's mean [R, B]"""
-    after: tuple[Array, Array] | None = None
-    """log p of all arms [K, R, B] in the next round, had the reward been 0 or 1, if asked for"""
-    off: Array | None = None
-    """how far probabilities are from a sum of 1, or a reward from its range [R, B]"""
-    reference: Array | None = None
-    """the reference's probabilities of all arms [K, R, B], or its choice as 0 and 1, if there is one"""
-    pulls: Array | None = None
-    """in batches, how often each arm is pulled [K, R, B]"""
-    sums: Array | None = None
-    """in batches, the rewards of each arm [K, R, B]"""
+    policy: Policy
+    size: int
+    """instances in the block, B"""
+    rollouts: int = 1
+    """on each instance, R"""
+    kept: bool = False
+    """a gradient through the rollout keeps the states of the rounds and what policies name `KEPT`, and
+    computes the rest of a round again"""
+    look_ahead: bool = False
+    """finds a round's `after`, at the price of two more updates"""
+    reference: Policy | None = None
+    """a policy that observes the same arms and rewards, and says in every round what it would do"""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.rollouts, self.size
+
+
+class Operands(NamedTuple):
+    """What a rollout computes with."""
+
+    problem: Problem
+    params: Params
+    key: Array
+    block: Array | np.int32
+    temperature: Scalar | None = None
+    """τ: arms are pulled with probabilities proportional to p^(1/τ)"""
+    reference: Params | None = None
+    """the parameters of the reference"""
+
+
+def _nothing(round: Round) -> Any:
+    return None
 
 
 def play(
-    policy: Policy,
-    problem: Problem,
-    params: Params,
-    key: Array,
-    block: Array,
-    size: int,
-    rollouts: int,
+    spec: RolloutSpec,
+    given: Operands,
     observe: Callable[[Any, Round], Any],
     start: Callable[[Array], Any],
-    temperature: Array | None = None,
-    kept: bool = False,
-    reference: tuple[Policy, Params] | None = None,
-    record: Callable[[Round], Any] = lambda round: None,
-    look_ahead: bool = False,
+    record: Callable[[Round], Any] = _nothing,
 ) -> tuple[Any, Any, Round | None]:
-    """Plays each of the `size` instances of a block `rollouts` times, and returns what was observed, what
-    was recorded, and what comes afterwards as one more round, if anything does.
+    """Plays each instance of a block R times, and returns what was observed, what was recorded, and what
+    comes afterwards as one more round, if anything does.
 
     `start(log_prob)` is what is seen before the first round, given the log-probability [R, B] of the
     latent. `observe(seen, round) → seen` is called in every round; what it does not use costs nothing.
     `record(round)` is kept of all rounds [n, …].
-    With a `temperature` τ, arms are pulled with probabilities proportional to p^(1/τ). With `kept`, a
-    gradient through the rollout keeps the states of the rounds and what policies name `KEPT`, and
-    computes the rest of a round again. A `reference`, a policy with parameters, hears the same arms and
-    rewards, and says in every round what it would do. To `look_ahead` is to find a round's `after`, at the
-    price of two more updates.
     """
-    prior, shape = problem.prior, (rollouts, size)
-    least, most = (0.0, 1.0) if prior.rewards.unit else (-LARGEST, LARGEST)
-    params = policy.folded(params)
-    other = None if reference is None else reference[0]
-    theirs = None if reference is None else reference[0].folded(reference[1])
-    number = block * size + jnp.arange(size)
-    instance = _instances(problem, prng.stream(key, "prior"), number)
-    # Each instance has a key for its rewards, and each run on it one for its actions. The keys of a
-    # round are their hashes with the round's number.
-    rows = [prng.stream(key, "reward")]
-    rows += [jax.random.fold_in(prng.stream(key, "action"), run) for run in range(rollouts)]
-    fold = jax.vmap(jax.vmap(jax.random.fold_in, (None, 0)), (0, None))
-    keys = prng.words(fold(jnp.stack(rows), number))
+    rollout = _Rollout(spec, given)
+    rounds = jnp.arange(given.problem.rounds, dtype=jnp.uint32)
+    all_bits = jax.vmap(rollout.bits)(rounds) if spec.kept else None
 
-    def hashed(t: Array | np.uint32) -> tuple[Array, Array]:
-        counter = jnp.full_like(keys[0], t)
-        return prng.hash_words(keys, (jnp.zeros_like(counter), counter))
+    def step(carry: Any, at: tuple[Array, Any]) -> tuple[Any, Any]:
+        (states, own, seen), (t, drawn) = carry, at
+        states, round = rollout.round(states, drawn if spec.kept else own, t)
+        # The next round's bits are made here, and carried, so that the compiler computes them
+        # once, in a loop of their own, rather than inside everything that reads them. Where rounds
+        # are kept anyway, so are bits, all made at once.
+        return (states, None if spec.kept else rollout.bits(t + 1), observe(seen, round)), record(round)
 
-    rounds = jnp.arange(problem.rounds, dtype=jnp.uint32)
-    all_bits = jax.vmap(hashed)(rounds) if kept else None
+    states, score = rollout.begin()
+    carry = states, None if spec.kept else rollout.bits(jnp.uint32(0)), start(score)
+    if spec.kept:
+        saved = jax.checkpoint_policies.save_only_these_names(KEPT)
+        step = jax.checkpoint(step, prevent_cse=False, policy=saved)
+    (states, _, seen), recorded = jax.lax.scan(step, carry, (rounds, all_bits))
+    return seen, recorded, rollout.end(states) if given.problem.afterwards else None
 
-    def pull(key: Array, reward_key: Array, params: Any, states: Any, instance: Any, t: Array) -> Any:
+
+class _Rollout:
+    """A block of instances, with all that stays the same from round to round.
+
+    States are pairs, of the policy's state and the reference's; so are parameters.
+    """
+
+    def __init__(self, spec: RolloutSpec, given: Operands) -> None:
+        self.spec, self.problem, self.temperature = spec, given.problem, given.temperature
+        problem, prior = given.problem, given.problem.prior
+        theirs = None
+        if spec.reference is not None:
+            assert given.reference is not None
+            theirs = spec.reference.folded(given.reference)
+        self.params = spec.policy.folded(given.params), theirs
+        number = given.block * spec.size + jnp.arange(spec.size)
+        self.instance = _instances(problem, prng.stream(given.key, "prior"), number)
+        # Each instance has a key for its rewards, and each run on it one for its actions. The keys of a
+        # round are their hashes with the round's number.
+        rows = [prng.stream(given.key, "reward")]
+        rows += [jax.random.fold_in(prng.stream(given.key, "action"), run) for run in range(spec.rollouts)]
+        fold = jax.vmap(jax.vmap(jax.random.fold_in, (None, 0)), (0, None))
+        self.keys = prng.words(fold(jnp.stack(rows), number))
+        self.least, self.most = (0.0, 1.0) if prior.rewards.unit else (-LARGEST, LARGEST)
+        self.means = self.best_mean = None
+        if prior.knows_means:
+            means = batch_last(prior.means, (1, spec.size), (True,))(self.instance)
+            allowed = (means >= self.least) & (means <= self.most)
+            # NaN if one of the means is not a number, or not allowed
+            self.best_mean = problem.pulls_per_round * jnp.where(allowed, means, jnp.nan).max(0)
+            self.means = means
+
+    def bits(self, t: Array | np.uint32) -> tuple[Array, Array]:
+        """The random bits of round t: for rewards, then for the actions of each run."""
+        counter = jnp.full_like(self.keys[0], t)
+        return prng.hash_words(self.keys, (jnp.zeros_like(counter), counter))
+
+    def begin(self) -> tuple[tuple[Any, Any], Array]:
+        """The first states, and the log-probability of the latent [R, B]."""
+        bits, (params, theirs) = self.bits(BEFORE_THE_FIRST)[0][1:], self.params
+        first = partial(batch_last, batch_shape=self.spec.shape, batched=(False, True))
+        state, score = first(partial(_begin, self.spec.policy))(params, bits)
+        their_state = None
+        if self.spec.reference is not None:
+            their_state, _ = first(partial(_begin, self.spec.reference))(theirs, bits)
+        return (state, their_state), score
+
+    def round(self, states: tuple[Any, Any], bits: Any, t: Array) -> tuple[tuple[Any, Any], Round]:
+        """Plays a round on all instances."""
+        reward_key = prng.from_words(bits[0][:1], bits[1][:1])
+        key = prng.from_words(bits[0][1:], bits[1][1:])
+        pull = self.pull if self.problem.pulls_per_round == 1 else self.pull_many
+        after, played = batch_last(pull, self.spec.shape, (True, True, False, True, True, False))(
+            key, reward_key, self.params, states, self.instance, t
+        )
+
+        def once(function: Callable[..., Any]) -> Any:
+            """What is the same for all rollouts, computed once per instance."""
+            arguments = reward_key, self.instance, t
+            return batch_last(function, (1, self.spec.size), (True, True, False))(*arguments)
+
+        best_reward = once(self.best_arm) if self.problem.prior.knows_means else None
+        known: dict[str, Any] = {"best_reward": best_reward, "best_mean": self.best_mean}
+        known |= {"means": self.means, "state": states[0]}
+        return after, Round(t=t, **played, **known, all_rewards=lambda: once(self.all_arms))
+
+    def pull(self, key: Array, reward_key: Array, params: Any, states: Any, instance: Any, t: Array) -> Any:
+        """One pull on one instance: the states after it, and what is seen of it."""
+        policy, prior = self.spec.policy, self.problem.prior
         (params, theirs), (state, their_state) = params, states
-        arm, log_probs, off = _pull(policy, key, params, state, t, temperature)
+        arm, log_probs, off = _pull(policy, key, params, state, t, self.temperature)
         arm = checkpoint_name(arm, KEPT)
-        reward = checkpoint_name(problem.reward(reward_key, instance, arm, t), KEPT)
+        reward = checkpoint_name(self.problem.reward(reward_key, instance, arm, t), KEPT)
         rounded = (prng.fine_unit(prng.words(key)[1]) < reward).astype(reward.dtype)
-        heard = rounded if policy.binary else reward
+        observed = rounded if policy.binary else reward
         mean = pick(prior.means(instance), arm) if prior.knows_means else None
-        after, wish = policy.update(params, state, arm, heard), None
+        after, wish = policy.update(params, state, arm, observed), None
         seen_next = None
-        if look_ahead:
-            ends = (policy.update(params, state, arm, jnp.full_like(heard, y)) for y in (0, 1))
-            seen_next = tuple(_log_probs(policy, params, end, t + 1, temperature) for end in ends)
-        if other is not None:
+        if self.spec.look_ahead:
+            ends = (policy.update(params, state, arm, jnp.full_like(observed, y)) for y in (0, 1))
+            seen_next = tuple(_log_probs(policy, params, end, t + 1, self.temperature) for end in ends)
+        if (other := self.spec.reference) is not None:
             choice, wishes, _ = _pull(other, key, theirs, their_state, t, None)
-            wish = one_hot(choice, problem.arms).astype(float) if wishes is None else jnp.exp(wishes)
+            wish = one_hot(choice, self.problem.arms).astype(float) if wishes is None else jnp.exp(wishes)
             their_state = other.update(theirs, their_state, arm, rounded if other.binary else reward)
         log_prob = jnp.zeros(()) if log_probs is None else pick(log_probs, arm)
         played = {"arm": arm, "log_prob": log_prob, "log_probs": log_probs, "reward": reward, "mean": mean}
-        played |= {"after": seen_next, "luck": None if mean is None else heard - mean, "reference": wish}
+        played |= {"after": seen_next, "luck": None if mean is None else observed - mean, "reference": wish}
         if prior.knows_means and not isinstance(prior.rewards, Bernoulli):  # tables were checked before
-            off = jnp.maximum(off, jnp.abs(reward - jnp.clip(reward, least, most)))
-        played["off"] = off
-        return (after, their_state), played
+            off = jnp.maximum(off, jnp.abs(reward - jnp.clip(reward, self.least, self.most)))
+        return (after, their_state), played | {"off": off}
 
-    def pull_many(key: Array, reward_key: Array, params: Any, states: Any, instance: Any, t: Array) -> Any:
-        (params, _), (state, _) = params, states
-        pulls, log_probs = _pull_many(policy, key, params, state, temperature, problem.pulls_per_round)
-        pulls, means = checkpoint_name(pulls, KEPT), prior.means(instance)
+    def pull_many(
+        self, key: Array, reward_key: Array, params: Any, states: Any, instance: Any, t: Array
+    ) -> Any:
+        """A batch of pulls on one instance: the states after it, and what is seen of it."""
+        policy, problem, (params, _), (state, _) = self.spec.policy, self.problem, params, states
+        pulls, log_probs = _pull_many(policy, key, params, state, self.temperature, problem.pulls_per_round)
+        pulls, means = checkpoint_name(pulls, KEPT), problem.prior.means(instance)
         # Each arm has a noise of its own, the same in all rollouts.
         sums = checkpoint_name(prng.binomial(prng.uniforms(reward_key, problem.arms), pulls, means), KEPT)
-        played = {"arm": None, "log_probs": log_probs, "reward": sums.sum(), "mean": (pulls * means).sum()}
-        log_prob = jnp.zeros(())
+        log_prob = off = jnp.zeros(())
         if log_probs is not None:
             log_prob = (pulls * jnp.where(pulls > 0, log_probs, 0)).sum()
-        played |= {"log_prob": log_prob, "after": None, "luck": None, "reference": None}
-        played |= {"pulls": pulls, "sums": sums}
-        played["off"] = jnp.zeros(())
-        if log_probs is not None:
-            played["off"] = jnp.abs(jnp.exp(jax.lax.stop_gradient(log_probs)).sum() - 1)
+            off = jnp.abs(jnp.exp(jax.lax.stop_gradient(log_probs)).sum() - 1)
+        played = {"arm": None, "log_probs": log_probs, "reward": sums.sum(), "mean": (pulls * means).sum()}
+        played |= {"log_prob": log_prob, "pulls": pulls, "sums": sums, "off": off}
         return (policy.update_many(params, state, pulls, sums), None), played
 
-    def best_arm(reward_key: Array, instance: Any, t: Array) -> Array:
-        means = prior.means(instance)
+    def best_arm(self, reward_key: Array, instance: Any, t: Array) -> Array:
+        """The realised reward of an instance's best arm."""
+        problem, means = self.problem, self.problem.prior.means(instance)
         if problem.pulls_per_round > 1:
             best = one_hot(jnp.argmax(means), problem.arms)
             u = jnp.where(best, prng.uniforms(reward_key, problem.arms), 0).sum()
             return prng.binomial(u[None], jnp.full(1, float(problem.pulls_per_round)), means.max()[None])[0]
         return problem.reward(reward_key, instance, jnp.argmax(means), t)
 
-    def all_arms(reward_key: Array, instance: Any, t: Array) -> Array:
-        draws = [problem.reward(reward_key, instance, jnp.int32(i), t) for i in range(problem.arms)]
-        return jnp.stack(draws)
+    def all_arms(self, reward_key: Array, instance: Any, t: Array) -> Array:
+        """The realised rewards of all arms [K] of an instance."""
+        arms = range(self.problem.arms)
+        return jnp.stack([self.problem.reward(reward_key, instance, jnp.int32(i), t) for i in arms])
 
-    means = batch_last(prior.means, (1, size), (True,))(instance) if prior.knows_means else None
-    best_mean = None
-    if means is not None:  # not a number if one of the means is none, or not allowed
-        allowed = (means >= least) & (means <= most)
-        best_mean = problem.pulls_per_round * jnp.where(allowed, means, jnp.nan).max(0)
-
-    def step(carry: Any, at: tuple[Array, Any]) -> tuple[Any, Any]:
-        (state, own, seen), (t, drawn) = carry, at
-        bits = drawn if kept else own
-        reward_key = prng.from_words(bits[0][:1], bits[1][:1])
-        key = prng.from_words(bits[0][1:], bits[1][1:])
-        one = pull if problem.pulls_per_round == 1 else pull_many
-        state, played = batch_last(one, shape, (True, True, False, True, True, False))(
-            key, reward_key, (params, theirs), state, instance, t
-        )
-
-        def once(function: Callable[..., Any]) -> Any:
-            """What is the same for all rollouts, computed once an instance."""
-            return batch_last(function, (1, size), (True, True, False))(reward_key, instance, t)
-
-        best_reward = once(best_arm) if prior.knows_means else None
-        known: dict[str, Any] = {"best_reward": best_reward, "best_mean": best_mean, "means": means}
-        round = Round(t=t, **played, **known, all_rewards=lambda: once(all_arms))
-        # The next round's bits are made here, and carried, so that the compiler computes them
-        # once, in a loop of their own, rather than inside everything that reads them. Where rounds
-        # are kept anyway, so are bits, all made at once.
-        return (state, None if kept else hashed(t + 1), observe(seen, round)), record(round)
-
-    bits = hashed(BEFORE_THE_FIRST)[0][1:]
-    state, score = batch_last(partial(_begin, policy), shape, (False, True))(params, bits)
-    their_state = None
-    if other is not None:
-        their_state, _ = batch_last(partial(_begin, other), shape, (False, True))(theirs, bits)
-    carry = (state, their_state), None if kept else hashed(jnp.uint32(0)), start(score)
-    if kept:
-        saved = jax.checkpoint_policies.save_only_these_names(KEPT)
-        step = jax.checkpoint(step, prevent_cse=False, policy=saved)
-    ((state, _), _, seen), recorded = jax.lax.scan(step, carry, (rounds, all_bits))
-    if not problem.afterwards:
-        return seen, recorded, None
-    arm = batch_last(policy.recommend, shape, (False, True))(params, state)
-    mean = batch_last(lambda arm, means: pick(means, arm), shape, (True, True))(arm, means)
-    assert best_mean is not None
-    gained, best = problem.afterwards * mean, problem.afterwards / problem.pulls_per_round * best_mean
-    known = {"mean": gained, "best_reward": best, "best_mean": best}
-    return seen, recorded, Round(jnp.uint32(problem.rounds), arm, jnp.zeros(shape), gained, None, **known)
-
-
-class Sum(NamedTuple):
-    """A running sum with what rounding took from it (Kahan, 1965).
-
-    In float32, a million additions of .6 would be off by a percent.
-    """
-
-    value: Array
-    excess: Array
-    """how much too large the value is"""
-
-    @classmethod
-    def zero(cls, like: Array) -> "Sum":
-        return cls(jnp.zeros_like(like), jnp.zeros_like(like))
-
-    def add(self, term: Array) -> "Sum":
-        term = term - self.excess
-        value = self.value + term
-        return Sum(value, (value - self.value) - term)
-
-
-class Regret(NamedTuple):
-    """Regret so far: by means where they are known, else against the best arm in hindsight."""
-
-    lost: Sum
-    """Σ (μ* − μ) of the pulled arms, or minus the realised rewards [R, B]"""
-    off: Array
-    """the greatest fault of a round [R, B]"""
-    totals: Sum | None
-    """realised rewards of every arm [K, 1, B], where means are unknown"""
-
-    @classmethod
-    def zero(cls, problem: Problem, zeros: Array) -> "Regret":
-        arms = None
-        if not problem.prior.knows_means:
-            arms = Sum.zero(jnp.zeros((problem.arms, 1, zeros.shape[-1])))
-        return cls(Sum.zero(zeros), zeros, arms)
-
-    def add(self, round: Round) -> "Regret":
-        off = self.off if round.off is None else jnp.maximum(self.off, round.off)
-        if round.best_mean is not None and round.mean is not None:
-            return Regret(self.lost.add(round.best_mean - round.mean), off, None)
-        assert self.totals is not None
-        assert round.all_rewards is not None
-        return Regret(self.lost.add(-round.reward), off, self.totals.add(round.all_rewards()))
-
-    @property
-    def total(self) -> Array:
-        """Regrets [R, B], NaN where a round had a fault."""
-        total = self.lost.value if self.totals is None else self.lost.value + self.totals.value.max(0)
-        return jnp.where(self.off < FAULT, total, jnp.nan)
+    def end(self, states: tuple[Any, Any]) -> Round:
+        """What the recommended arm earns after the last round, as one more."""
+        problem, shape, (state, _), (params, _) = self.problem, self.spec.shape, states, self.params
+        arm = batch_last(self.spec.policy.recommend, shape, (False, True))(params, state)
+        mean = batch_last(lambda arm, means: pick(means, arm), shape, (True, True))(arm, self.means)
+        assert self.best_mean is not None
+        gained = problem.afterwards * mean
+        best = problem.afterwards / problem.pulls_per_round * self.best_mean
+        known = {"mean": gained, "best_reward": best, "best_mean": best, "state": state}
+        return Round(jnp.uint32(problem.rounds), arm, jnp.zeros(shape), gained, None, **known)
 
 
 def _instances(problem: Problem, key: Array, number: Array) -> Any:
@@ -287,7 +257,7 @@ def _begin(policy: Policy, params: Params, bits: Array) -> tuple[Any, Array]:
 
 
 def _pull(
-    policy: Policy, key: Array, params: Params, state: Any, t: Array, temperature: Array | None
+    policy: Policy, key: Array, params: Params, state: Any, t: Array, temperature: Scalar | None
 ) -> tuple[Array, Array | None, Array]:
     """The arm that a policy pulls in round t, log p [K] if it has a density, and how far that is from
     being one."""
@@ -300,7 +270,7 @@ def _pull(
 
 
 def _pull_many(
-    policy: Policy, key: Array, params: Params, state: Any, temperature: Array | None, count: int
+    policy: Policy, key: Array, params: Params, state: Any, temperature: Scalar | None, count: int
 ) -> tuple[Array, Array | None]:
     """How often a policy pulls each arm [K] in a batch, and log p [K] if it has a density.
 
@@ -314,11 +284,11 @@ def _pull_many(
     return prng.multinomial(key, jnp.asarray(count, p.dtype), p), log_probs
 
 
-def _log_probs(policy: Policy, params: Params, state: Any, t: Array, temperature: Array | None) -> Array:
+def _log_probs(policy: Policy, params: Params, state: Any, t: Array, temperature: Scalar | None) -> Array:
     return _tempered(policy.next_log_probs(params, state, t), temperature)
 
 
-def _tempered(log_probs: Array, temperature: Array | None) -> Array:
+def _tempered(log_probs: Array, temperature: Scalar | None) -> Array:
     return log_probs if temperature is None else jax.nn.log_softmax(log_probs / temperature)
 
 

@@ -115,7 +115,7 @@ def evaluate(
     key = prng.stream(prng.root(seed), "evaluation")
     if isinstance(policies, str | Path | Policy | WithParams):
         policies = [policies]
-    entries = policies if isinstance(policies, Mapping) else _names(policies)
+    entries = policies if isinstance(policies, Mapping) else name_policies(policies)
     if not entries:
         raise InputError("there is no policy to evaluate")
     players = {name: _player(entry, problem, seed, name, progress) for name, entry in entries.items()}
@@ -147,7 +147,7 @@ def _report(
     progress(name, min(1.0, done * size / instances))
 
 
-def _names(policies: Iterable[Given]) -> dict[str, Given]:
+def name_policies(policies: Iterable[Given]) -> dict[str, Given]:
     """The policies by their names, or as they were given in text, numbered where a name comes again."""
     entries: dict[str, Given] = {}
     for entry in policies:

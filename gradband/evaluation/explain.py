@@ -15,10 +15,12 @@ from gradband import problems
 from gradband.core import prng
 from gradband.core.errors import InputError, shown
 from gradband.core.statistics import Mean
-from gradband.engine import blocks, rollout
+from gradband.engine import blocks
+from gradband.engine.observation import Round
+from gradband.engine.rollout import Operands, RolloutSpec, play
 from gradband.evaluation.evaluate import fresh_instances
 from gradband.exact.optimum import optimum
-from gradband.policies import Params, Policy, given
+from gradband.policies import Policy, given
 from gradband.policies.given import Given, WithParams
 from gradband.policies.policy_file import Learned
 from gradband.problems import Problem, as_problem, priors
@@ -137,11 +139,12 @@ def explain(
     key = prng.stream(prng.root(seed), "evaluation")
     plan = _plan(fresh, key)
     best, note = _optimal_policy(problem, progress) if optimal else (None, "")
-    settings = bound.compiled(), best.policy.compiled() if best else None, plan, size
+    spec = RolloutSpec(bound.compiled(), size, reference=best.policy.compiled() if best else None)
     theirs = best.params if best else None
-    operands = (jax.device_put(fresh), params, theirs, key, np.int32(instances))
+    operands = Operands(jax.device_put(fresh), params, key, np.int32(0), reference=theirs)
     report = partial(_report, progress, instances, size) if progress else None
-    pieces = blocks.map_blocks(blocks.BlockJob(_play, settings, operands, instances, size), on, report)
+    job = blocks.BlockJob(_play, (spec, plan), (operands, np.int32(instances)), instances, size)
+    pieces = blocks.map_blocks(job, on, report)
     return _summed(pieces, plan, bound.name, problem, instances, best is not None, note)
 
 
@@ -309,68 +312,56 @@ class _Seen(NamedTuple):
     """[W, B]"""
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+@partial(jax.jit, static_argnums=(0, 1))
 def _play(
-    policy: Policy,
-    best: Policy | None,
-    plan: _Plan,
-    size: int,
-    problem: Problem,
-    params: Params,
-    theirs: Params | None,
-    key: Array,
-    instances: Array,
-    block: Array,
+    spec: RolloutSpec, plan: _Plan, given: Operands, instances: Array, block: Array
 ) -> tuple[Array, ...]:
     """What is seen of a block, of which only the first `instances` of all blocks count."""
-    real = ((block * size + jnp.arange(size)) < instances).astype(float)
-    arms = jnp.arange(plan.arms)[:, None]
-    inside = jnp.asarray(plan.windows)
+    real = ((block * spec.size + jnp.arange(spec.size)) < instances).astype(float)
 
     def start(score: Array) -> _Seen:
-        counts, sums = jnp.zeros((plan.arms, size)), jnp.zeros((len(plan.windows), size))
+        counts, sums = jnp.zeros((plan.arms, spec.size)), jnp.zeros((len(plan.windows), spec.size))
         maps = jnp.zeros((len(plan.windows), plan.cells * (len(plan.rows) - 1), 3))
         strips = jnp.zeros((plan.columns, 2, plan.arms))
         return _Seen(counts, counts, maps, strips, sums, sums)
 
-    def observe(seen: _Seen, round: rollout.Round) -> _Seen:
-        pulls, sums, maps, strips, leading, agreement = seen
-        t = round.t.astype(jnp.int32)
-        if round.pulls is not None and round.sums is not None:
-            pulled, earned = round.pulls[:, 0], round.sums[:, 0]
-        else:
-            pulled = jnp.where(arms == round.arm, 1.0, 0.0)
-            earned = pulled * round.reward
-        ours = pulled / plan.pulls_per_round if round.log_probs is None else jnp.exp(round.log_probs[:, 0])
-        optimal = jnp.zeros_like(ours) if round.reference is None else round.reference[:, 0]
-        both = jnp.stack([ours, optimal])
-        now = ((inside[:, 0] <= t) & (t < inside[:, 1]))[:, None]
-        means = plan.means(pulls, sums)
-        ahead = jnp.where(means == means.max(0)[None], ours, 0).sum(0)
-        agreed = (ours * optimal).sum(0)
-
-        def counted(maps: Array) -> Array:
-            weights = plan.shown_arms(jnp.broadcast_to(real, ours.shape))
-            entries = [weights, weights * plan.shown_arms(ours), weights * plan.shown_arms(optimal)]
-            added = jnp.stack(entries, -1).reshape(-1, 3)
-            cells = plan.places(pulls, means).reshape(-1)
-            total = jnp.zeros(maps.shape[1:]).at[cells].add(added)
-            return maps + jnp.where(now[:, :, None], total[None], 0)
-
-        return _Seen(
-            pulls + pulled,
-            sums + earned,
-            jax.lax.cond(now.any(), counted, lambda maps: maps, maps),
-            strips.at[t * plan.columns // plan.rounds].add((both * real[None, None]).sum(-1)),
-            leading + jnp.where(now, ahead[None], 0),
-            agreement + jnp.where(now, agreed[None], 0),
-        )
-
-    reference = None if best is None or theirs is None else (best, theirs)
-    seen, *_ = rollout.play(
-        policy, problem, params, key, block, size, 1, observe, start, reference=reference
-    )
+    seen, *_ = play(spec, given._replace(block=block), partial(_observe, plan, real), start)
     return seen.maps, seen.strips, seen.leading, seen.agreement, seen.pulls
+
+
+def _observe(plan: _Plan, real: Array, seen: _Seen, round: Round) -> _Seen:
+    """What is known after another round; `real` [B] is 1 for the instances that count."""
+    pulls, sums, maps, strips, leading, agreement = seen
+    t, inside = round.t.astype(jnp.int32), jnp.asarray(plan.windows)
+    if round.pulls is not None and round.sums is not None:
+        pulled, earned = round.pulls[:, 0], round.sums[:, 0]
+    else:
+        pulled = jnp.where(jnp.arange(plan.arms)[:, None] == round.arm, 1.0, 0.0)
+        earned = pulled * round.reward
+    ours = pulled / plan.pulls_per_round if round.log_probs is None else jnp.exp(round.log_probs[:, 0])
+    optimal = jnp.zeros_like(ours) if round.reference is None else round.reference[:, 0]
+    both = jnp.stack([ours, optimal])
+    now = ((inside[:, 0] <= t) & (t < inside[:, 1]))[:, None]
+    means = plan.means(pulls, sums)
+    ahead = jnp.where(means == means.max(0)[None], ours, 0).sum(0)
+    agreed = (ours * optimal).sum(0)
+
+    def counted(maps: Array) -> Array:
+        weights = plan.shown_arms(jnp.broadcast_to(real, ours.shape))
+        entries = [weights, weights * plan.shown_arms(ours), weights * plan.shown_arms(optimal)]
+        added = jnp.stack(entries, -1).reshape(-1, 3)
+        cells = plan.places(pulls, means).reshape(-1)
+        total = jnp.zeros(maps.shape[1:]).at[cells].add(added)
+        return maps + jnp.where(now[:, :, None], total[None], 0)
+
+    return _Seen(
+        pulls + pulled,
+        sums + earned,
+        jax.lax.cond(now.any(), counted, lambda maps: maps, maps),
+        strips.at[t * plan.columns // plan.rounds].add((both * real[None, None]).sum(-1)),
+        leading + jnp.where(now, ahead[None], 0),
+        agreement + jnp.where(now, agreed[None], 0),
+    )
 
 
 def _summed(

@@ -21,6 +21,7 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 
 from gradband.core.errors import InputError
+from gradband.core.pytrees import by_path
 from gradband.core.vmap_last import batch_last
 from gradband.engine import blocks
 from gradband.exact.enumeration import Exact
@@ -72,7 +73,7 @@ def by_counts(
             if progress:
                 progress(1 - (t / n) ** 4)
         gradient = ravel_pytree(start)[1](jnp.asarray(slope[:, 0])) if learned else {}
-        gradient = {name: np.asarray(derivative) for name, derivative in gradient.items()}
+        gradient = {name: np.asarray(leaf) for name, leaf in by_path(gradient).items()}
     reward = float(value[0])
     prior: Any = problem.prior
     return Exact(reward, problem.pulls * best_mean(prior) - reward, gradient)

@@ -11,6 +11,7 @@ from jax import Array
 
 from gradband.core.arrays import pick
 from gradband.core.errors import InputError
+from gradband.core.pytrees import by_path
 from gradband.exact.quadrature import best_mean
 from gradband.policies import Params, Policy, binding
 from gradband.problems import Problem, priors, rewards
@@ -56,7 +57,7 @@ def by_enumeration(policy: Policy, problem: Problem, params: Params | None = Non
         )
     with jax.enable_x64(True):
         start = bound.init(jax.random.key(0)) if params is None else params
-        start = {name: jnp.asarray(np.asarray(value), float) for name, value in start.items()}
+        start = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf), float), start)
         digits = np.array(list(itertools.product(range(outcomes), repeat=horizon)))
         pulled, gained = digits % arms, (digits // arms).astype(np.float64)
         weight = (_reward_probability(prior, pulled, gained) * gained.sum(1))[:, None]
@@ -80,7 +81,7 @@ def by_enumeration(policy: Policy, problem: Problem, params: Params | None = Non
         return Exact(
             reward,
             problem.pulls * best_mean(prior) - reward,
-            {k: np.asarray(v) for k, v in gradient.items()},
+            {name: np.asarray(leaf) for name, leaf in by_path(gradient).items()},
         )
 
 

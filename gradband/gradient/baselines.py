@@ -1,61 +1,152 @@
-"""Baselines: what is subtracted from a round's reward (Section 3).
+"""Baselines: what is subtracted from returns (Section 3).
 
-The baseline b_t of Theorem 2 is a sum over rounds s ≥ t, so it is enough to say what it adds for
-each round: that is what these functions do, given the rewards [R, B] of the R rollouts on each instance
-and the best arm's reward [1, B].
+The baseline b_t of Theorem 2 is a sum over rounds s ≥ t, so it is enough to say what it adds for each
+round: that is what `of` does. It may depend on the instance and on other rollouts, not on what its own
+rollout has done. A prediction from a rollout's own past goes into `ahead`, which is subtracted from the
+returns from round t on where they weigh ∇log p_t, and nowhere else.
 """
 
-from collections.abc import Callable
+from typing import ClassVar
 
 import jax.numpy as jnp
 from jax import Array
 
-from gradband.core.errors import InputError, unknown, whole
-
-USUAL_RUNS = {"none": 1, "optimal": 1, "self": 2, "leave-one-out": 4, "critic": 1, "luck": 1}
-
-
-def none(rewards: Array, best: Array | None) -> Array:
-    """Nothing: b = 0."""
-    return jnp.zeros_like(rewards)
+from gradband.core.errors import InputError, shown, unknown, whole
+from gradband.engine.observation import Round
+from gradband.gradient import critic
 
 
-def optimal(rewards: Array, best: Array | None) -> Array:
+class Baseline:
+    """What is subtracted from the reward of a round. Subclasses give `of`, or `ahead`, or both.
+
+    The rounds that they see have the rewards of which returns are made: with expected returns, `reward` and
+    `best_reward` are means. Compiled code depends on a baseline, so it must be hashable and not change.
+    """
+
+    name: str
+    rollouts: ClassVar[int] = 1
+    """R on each instance, unless given"""
+    least: ClassVar[int] = 1
+    """the fewest rollouts that it can do with"""
+    most: ClassVar[int | None] = None
+    """the most; None if any number will do"""
+    needs_means: ClassVar[bool] = False
+    """Needs the best arm's reward, and so the means of all arms."""
+    features: ClassVar[int] = 0
+    """numbers from which a critic predicts returns; 0 without one"""
+    looks_ahead: ClassVar[bool] = False
+    """Whether its critic asks what a reward of 0 or 1 would have changed (a round's `after`)."""
+
+    def __init_subclass__(cls) -> None:
+        if "name" not in vars(cls):
+            cls.name = cls.__name__
+
+    def of(self, round: Round) -> Array:
+        """What is subtracted from the reward of this round, [R, B] or what broadcasts to it.
+
+        It must not depend on what the same rollout did in this round or before.
+        """
+        return jnp.zeros_like(round.reward)
+
+    def ahead(self, round: Round) -> Array | None:
+        """A prediction [R, B] of the returns from this round on, less `of`; None for no prediction.
+
+        It may depend on what was known before the pull (`t`, `state`, `log_probs`, and the instance's
+        `means`), but not on the arm that is pulled nor on its reward. It takes the place of a critic: one
+        with `features` does not ask for it.
+        """
+        return None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+class Nothing(Baseline):
+    """b = 0."""
+
+    name = "none"
+
+
+class Optimal(Baseline):
     """The reward of the best arm i*(P)."""
-    assert best is not None
-    return jnp.broadcast_to(best, rewards.shape)
+
+    name = "optimal"
+    needs_means: ClassVar[bool] = True
+
+    def of(self, round: Round) -> Array:
+        assert round.best_reward is not None
+        return jnp.broadcast_to(round.best_reward, round.reward.shape)
 
 
-def leave_one_out(rewards: Array, best: Array | None) -> Array:
+class LeaveOneOut(Baseline):
     """The mean reward of the other rollouts on the same instance and the same Y."""
-    rollouts = rewards.shape[0]
-    return (rewards.sum(0, keepdims=True) - rewards) / (rollouts - 1)
+
+    name = "leave-one-out"
+    rollouts: ClassVar[int] = 4
+    least: ClassVar[int] = 2
+
+    def of(self, round: Round) -> Array:
+        rewards = round.reward
+        return (rewards.sum(0, keepdims=True) - rewards) / (rewards.shape[0] - 1)
 
 
-BASELINES: dict[str, Callable[[Array, Array | None], Array]] = {
-    "none": none,
-    "optimal": optimal,
-    "self": leave_one_out,  # with two rollouts: the reward of the other one
-    "leave-one-out": leave_one_out,
-    "critic": optimal,  # and a prediction of what is to come (`gradband.gradient.critic`)
-    "luck": optimal,  # and that prediction, and how much of it was luck
+class Self(LeaveOneOut):
+    """The reward of the other one of two rollouts."""
+
+    name = "self"
+    rollouts: ClassVar[int] = 2
+    most: ClassVar[int | None] = 2
+
+
+class Predicted(Optimal):
+    """The best arm's reward, and a prediction of what is to come (`gradband.gradient.critic`)."""
+
+    name = "critic"
+    features: ClassVar[int] = critic.BELIEFS
+
+
+class Luck(Predicted):
+    """The best arm's reward, that prediction, and how much of it was luck."""
+
+    name = "luck"
+    features: ClassVar[int] = critic.BELIEFS + critic.SURPRISES
+    looks_ahead: ClassVar[bool] = True
+
+
+BASELINES: dict[str, Baseline] = {
+    each.name: each for each in (Nothing(), Optimal(), Self(), LeaveOneOut(), Predicted(), Luck())
 }
 
 
-def rollouts_for(baseline: str, rollouts: int | None = None) -> int:
+def as_baseline(given: str | Baseline) -> Baseline:
+    """The baseline of this name, or one of your own."""
+    if isinstance(given, str):
+        if given not in BASELINES:
+            raise unknown("baseline", given, BASELINES)
+        return BASELINES[given]
+    if not isinstance(given, Baseline):
+        raise InputError(f"a baseline must be a Baseline or the name of one, not {shown(given)}")
+    try:
+        hash(given)
+    except TypeError:
+        raise InputError(f"{type(given).__name__} must be hashable: freeze its dataclass") from None
+    return given
+
+
+def rollouts_for(baseline: str | Baseline, rollouts: int | None = None) -> int:
     """How many rollouts R on each instance a baseline takes, checked if given.
 
     >>> rollouts_for("self"), rollouts_for("leave-one-out", 8)
     (2, 8)
     """
-    if baseline not in BASELINES:
-        raise unknown("baseline", baseline, BASELINES)
-    usual = USUAL_RUNS[baseline]
+    rule = as_baseline(baseline)
     if rollouts is None:
-        return usual
+        return rule.rollouts
     whole("rollouts", rollouts)
-    if baseline == "self" and rollouts != 2:
-        raise InputError(f"the baseline self takes 2 rollouts, not {rollouts}: use leave-one-out for more")
-    if baseline == "leave-one-out" and rollouts < 2:
-        raise InputError(f"the baseline leave-one-out takes at least 2 rollouts, not {rollouts}")
+    least, most = rule.least, rule.most
+    if rollouts < least or (most is not None and rollouts > most):
+        wanted = f"at least {least}" if rollouts < least else f"at most {most}"
+        wanted = f"{least}" if least == most else wanted
+        more = ": use leave-one-out for more" if isinstance(rule, Self) else ""
+        raise InputError(f"the baseline {rule.name} takes {wanted} rollouts, not {rollouts}{more}")
     return rollouts

@@ -22,7 +22,6 @@ from jax import Array
 
 BELIEFS = 12
 SURPRISES = 9  # the beliefs that change from round to round
-FEATURES = {"critic": BELIEFS, "luck": BELIEFS + SURPRISES}  # of baselines that are critics
 MEMORY = 0.9  # weight of earlier batches
 RIDGE = 1e-3  # relative to the features' mean squares
 
@@ -72,11 +71,9 @@ class Critic:
     moments: np.ndarray
 
     @classmethod
-    def blank(cls, baseline: str, horizon: int) -> "Critic | None":
-        """A critic that has seen nothing, and predicts 0; None for a baseline without one."""
-        if baseline not in FEATURES:
-            return None
-        return cls(np.zeros((horizon, FEATURES[baseline], FEATURES[baseline] + 1)))
+    def blank(cls, features: int, rounds: int) -> "Critic | None":
+        """A critic that has seen nothing, and predicts 0; None for a baseline without features."""
+        return cls(np.zeros((rounds, features, features + 1))) if features else None
 
     def after(self, batch: np.ndarray) -> "Critic":
         """The critic once it has seen another batch's moments."""

@@ -8,7 +8,7 @@ what the learner would gain by ending up elsewhere is not part of the gradient.
 
 import dataclasses
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,9 +17,23 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 
 from gradband.engine import blocks, diagnosis, rollout
+from gradband.engine.observation import Regret, Round
 from gradband.gradient.estimator import Estimate, from_blocks
 from gradband.policies import Params, Policy
 from gradband.problems import Problem
+
+
+class Operands(NamedTuple):
+    """What the gradient of agreement is computed with."""
+
+    problem: Problem
+    params: Params
+    reference: Params
+    key: Array
+    """of all iterations"""
+    iteration: np.uint32
+    instances: np.int32
+    """those of all blocks"""
 
 
 def agreement_job(
@@ -33,65 +47,48 @@ def agreement_job(
 ) -> blocks.BlockJob:
     """The gradient of agreement for bound policies, on the instances of this iteration."""
     size = blocks.kept_block_size(1, problem.horizon)
-    settings = policy.compiled(), reference[0].compiled(), size
-    operands = problem, params, reference[1], key, np.uint32(iteration), np.int32(instances)
-    return blocks.BlockJob(_differentiate, settings, operands, instances, size)
+    spec = rollout.RolloutSpec(policy.compiled(), size, kept=True, reference=reference[0].compiled())
+    given = Operands(problem, params, reference[1], key, np.uint32(iteration), np.int32(instances))
+    return blocks.BlockJob(_differentiate, (spec,), (given,), instances, size)
 
 
 def compute(job: blocks.BlockJob, on: blocks.Workers) -> Estimate:
     """The estimate from the blocks of an `agreement_job`."""
-    policy, *_ = job.settings
-    problem, params, _, key, iteration, _ = job.operands
+    spec, given = job.settings[0], job.operands[0]
     found = from_blocks(blocks.map_blocks(job, on), job.instances, job.size)
-    fault = diagnosis.fault(policy, problem, params, key, found.regrets, iteration=iteration)
+    played = spec.policy, given.problem, given.params, given.key
+    fault = diagnosis.fault(*played, found.regrets, iteration=given.iteration)
     return dataclasses.replace(found, fault=fault)
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2))
-def _differentiate(
-    policy: Policy,
-    reference: Policy,
-    size: int,
-    problem: Problem,
-    params: Params,
-    their_params: Params,
-    key: Array,
-    iteration: Array,
-    instances: Array,
-    block: Array,
-) -> tuple[Array, Array]:
+@partial(jax.jit, static_argnums=0)
+def _differentiate(spec: rollout.RolloutSpec, given: Operands, block: Array) -> tuple[Array, Array]:
     """The gradient [P] of a block's summed agreement, and its instances' regrets [B]."""
-    flat, unravel = ravel_pytree(params)
-    key = jax.random.fold_in(key, iteration)
+    flat, unravel = ravel_pytree(given.params)
+    key = jax.random.fold_in(given.key, given.iteration)
 
-    def observe(seen: tuple[Array, rollout.Regret], round: rollout.Round) -> Any:
+    def observe(seen: tuple[Array, Regret], round: Round) -> Any:
         agreement, regret = seen
-        assert round.log_probs is not None
-        assert round.reference is not None
-        wanted = round.reference > 0  # where the reference never goes, −inf may stand
-        agreed = jnp.where(wanted, round.reference * jnp.where(wanted, round.log_probs, 0), 0)
-        return agreement + agreed.sum(0) / problem.horizon, regret.add(round)
+        return agreement + _agreement(round) / given.problem.horizon, regret.add(round)
 
-    def start(score: Array) -> tuple[Array, rollout.Regret]:
+    def start(score: Array) -> tuple[Array, Regret]:
         zeros = jnp.zeros_like(score)
-        return zeros, rollout.Regret.zero(problem, zeros)
+        return zeros, Regret.zero(given.problem, zeros)
 
     def total(flat: Array) -> tuple[Array, Array]:
-        (agreement, regret), _, last = rollout.play(
-            policy,
-            problem,
-            unravel(flat),
-            key,
-            block,
-            size,
-            1,
-            observe,
-            start,
-            kept=True,
-            reference=(reference, their_params),
-        )
+        params, theirs = unravel(flat), given.reference
+        operands = rollout.Operands(given.problem, params, key, block, reference=theirs)
+        (agreement, regret), _, last = rollout.play(spec, operands, observe, start)
         regret = regret if last is None else regret.add(last)
-        counted = block * size + jnp.arange(size) < instances
+        counted = block * spec.size + jnp.arange(spec.size) < given.instances
         return jnp.where(counted, agreement[0], 0).sum(), regret.total[0]
 
     return jax.grad(total, has_aux=True)(flat)
+
+
+def _agreement(round: Round) -> Array:
+    """Σ_i q(i) log p(i) [R, B]."""
+    assert round.log_probs is not None
+    assert round.reference is not None
+    wanted = round.reference > 0  # where the reference never goes, −inf may stand
+    return jnp.where(wanted, round.reference * jnp.where(wanted, round.log_probs, 0), 0).sum(0)

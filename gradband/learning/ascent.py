@@ -10,7 +10,7 @@ import numpy as np
 import optax
 from jax.flatten_util import ravel_pytree
 
-from gradband.core.pytrees import flattened
+from gradband.core.pytrees import flattened, map_by_path
 from gradband.gradient.estimator import Estimate
 from gradband.policies import Params, Policy
 
@@ -28,10 +28,10 @@ class Steps:
     scale: str
 
     def to_scale(self, params: Params) -> Params:
-        return {n: jnp.log10(params[n]) if self._log(n) else params[n] for n in params}
+        return map_by_path(lambda name, leaf: jnp.log10(leaf) if self._log(name) else leaf, params)
 
     def from_scale(self, scaled: Params) -> Params:
-        return {n: 10 ** scaled[n] if self._log(n) else scaled[n] for n in scaled}
+        return map_by_path(lambda name, leaf: 10**leaf if self._log(name) else leaf, scaled)
 
     def _log(self, name: str) -> bool:
         return self.scale == "log" and name in self.policy.log_scale
@@ -43,17 +43,20 @@ class Steps:
     def shifted(self, params: Params, offsets: dict[str, float]) -> Params:
         """The parameters moved on their scale, within the policy's bounds."""
         lower, upper = self.policy.bounds()
-        moved = {}
-        for name in offsets:
-            value = np.asarray(params[name], np.float64)  # NumPy: nothing is compiled
+
+        def shift(name: str, leaf: Any) -> Any:
+            if name not in offsets:
+                return leaf
+            value = np.asarray(leaf, np.float64)  # NumPy: nothing is compiled
             there = value * 10 ** offsets[name] if self._log(name) else value + offsets[name]
-            moved[name] = jnp.asarray(np.clip(there, lower[name], upper[name]).astype(np.float32))
-        return params | moved
+            return jnp.asarray(np.clip(there, lower[name], upper[name]).astype(np.float32))
+
+        return map_by_path(shift, params)
 
     def mean(self, history: list[np.ndarray], like: Params) -> Params:
         """The mean of flat parameters [P] on the scale on which they move."""
         unravel = ravel_pytree(like)[1]
-        log = flattened({name: np.full(np.shape(like[name]), self._log(name)) for name in like})
+        log = flattened(map_by_path(lambda name, leaf: np.full(np.shape(leaf), self._log(name)), like))
         seen = np.asarray(history, np.float64)
         scaled = np.where(log, np.log10(np.where(log, seen, 1.0)), seen).mean(0)
         return unravel(jnp.asarray(np.where(log, 10.0 ** np.where(log, scaled, 0.0), scaled), jnp.float32))
@@ -61,7 +64,7 @@ class Steps:
     def within(self, params: Params) -> Params:
         """The parameters projected onto the policy's bounds."""
         lower, upper = self.policy.bounds()
-        return {name: jnp.clip(params[name], lower[name], upper[name]) for name in params}
+        return map_by_path(lambda name, leaf: jnp.clip(leaf, lower[name], upper[name]), params)
 
     @partial(jax.jit, static_argnums=0)
     def on_scale(self, params: Params, flat: jax.Array) -> Params:

@@ -2,34 +2,30 @@
 
 import contextlib
 import dataclasses
-import hashlib
-import json
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import jax
 import optax
 
-from gradband._version import __version__
-from gradband.core import files, prng
-from gradband.core.errors import InputError, unknown, whole
-from gradband.core.pytrees import flattened
-from gradband.engine import blocks, processes
-from gradband.gradient.estimator import FEW, Estimator, as_estimator
-from gradband.learning import interruption, q_learning, recipes, stages
-from gradband.learning.ascent import PLAIN, SCALES, Steps
+from gradband.core import prng
+from gradband.core.errors import unknown
+from gradband.engine import processes
+from gradband.gradient.baselines import Baseline
+from gradband.gradient.estimator import Controls, Estimator
+from gradband.learning import interruption, q_learning
+from gradband.learning.ascent import PLAIN
 from gradband.learning.checkpoint import Step, TrainingState
-from gradband.learning.choice import Chooser
+from gradband.learning.plan import Plan, Session, Wishes, make_plan
 from gradband.learning.recipes import Recipe
-from gradband.learning.stages import Stage, Temperature
-from gradband.learning.units import reward_scale
-from gradband.policies import DQN, Params, Policy, as_policy, binding
-from gradband.policies.base import OneParameter
+from gradband.learning.stages import Stage
+from gradband.policies import Params, Policy, as_policy
 from gradband.policies.policy_file import Learned
 from gradband.problems import Problem, as_problem
+
+ZERO = "zero on the whole batch: there is nothing to learn, or the batch is too small"
 
 
 def learn(
@@ -39,7 +35,7 @@ def learn(
     recipe: Recipe | str | None = None,
     iterations: int | None = None,
     instances: int | None = None,
-    estimator: Estimator | str | None = None,
+    estimator: Estimator | Baseline | str | None = None,
     optimizer: optax.GradientTransformation | None = None,
     optimizer_name: str = "",
     scale: str = "log",
@@ -90,191 +86,89 @@ def learn(
     (5,)
     """
     policy, problem = as_policy(policy), as_problem(problem)
-    whole("checkpoint_every", checkpoint_every)
-    if scale not in SCALES:
-        raise unknown("scale", scale, SCALES)
-    if isinstance(policy, DQN):
-        _refuse_for_dqn(
-            recipe=recipe is not None,
-            estimator=estimator is not None and as_estimator(estimator) != Estimator(),
-            optimizer=optimizer is not None,
-            scale=scale != "log",
-            temperature=temperature is not None,
-            curriculum=bool(curriculum),
-            imitate=imitate is not None,
-            params=params is not None,
-            resume=resume,
-        )
-    key = prng.root(seed)
-    usual = recipes.choose(binding.check(policy, problem), recipe)
-    if usual.name == recipes.GRADBAND.name and (scale == "linear" or optimizer is PLAIN):
-        usual = recipes.ALGORITHM_1
-    survey = usual.survey and params is None and _is_usual(policy)
-    policy = usual.begin(policy) if params is None else policy
-    main = usual if imitate is None else usual.tuning or usual
+    wishes = Wishes(
+        recipe=recipe,
+        iterations=iterations,
+        instances=instances,
+        estimator=estimator,
+        optimizer=optimizer,
+        optimizer_name=optimizer_name,
+        scale=scale,
+        temperature=temperature,
+        curriculum=curriculum,
+        imitate=imitate,
+        params=params,
+    )
+    file = Path(checkpoint) if checkpoint else None
+    session = Session(seed, devices, memory, progress, file, checkpoint_every, resume)
+    if policy.trainer not in TRAINERS:
+        raise unknown(f"trainer of {policy.name}", policy.trainer, TRAINERS)
+    return TRAINERS[policy.trainer](policy, problem, wishes, session)
 
-    def size(of: Recipe) -> tuple[int, int]:
-        """L and m, as given or as in the recipe."""
-        length = whole("iterations", of.iterations if iterations is None else iterations)
-        return length, whole("instances", of.instances_for(problem) if instances is None else instances)
 
-    length, many = size(main)
-    if isinstance(policy, DQN):
-        return q_learning.train(
-            policy, problem, iterations=length, instances=many, seed=seed, memory=memory, progress=progress
-        )
-    temperature = temperature or main.temperature
-    how = main.estimate(problem) if estimator is None else as_estimator(estimator)
-    if curriculum is None:
-        curriculum = () if imitate is not None else main.horizons(policy, problem)
-    how.check(binding.check(policy, problem), problem)
-    if params is None:
-        policy = _in_units(policy, problem, key)
-    bound = [binding.check(policy, problem.replace(horizon=n)) for n in (*curriculum, problem.horizon)]
-    on = blocks.workers(devices, memory)
-    start = bound[0].init(prng.stream(key, "init")) if params is None else bound[0].as_params(params)
-    todo = [
-        stages.ascent(problem.replace(horizon=staged.horizon), staged, main, length, how, many, on)
-        for staged in bound
-    ]
-    if imitate is not None:
-        warm = usual.imitating or usual
-        todo.insert(0, stages.agreement(problem, bound[-1], warm, imitate, *size(warm), on))
-    about: dict[str, Any] = {
-        "problem": problem.describe(),
-        "training": {
-            "recipe": usual.name,
-            "iterations": length,
-            "instances": many,
-            "baseline": how.baseline,
-            "rollouts": how.rollouts,
-            "returns": how.returns,
-            "curriculum": list(curriculum),
-            "stages": [stage.iterations for stage in todo],
-            "stage_instances": [stage.instances for stage in todo],
-            "entropy": _name(main.entropy),
-            "imitate": _policy_name(imitate),
-            "temperature": _name(temperature),
-            "optimizer": optimizer_name or ("usual" if optimizer is None else "given"),
-            "scale": scale,
-            "survey": survey,
-        },
-        "seed": seed,
-        "versions": {"gradband": __version__, "jax": jax.__version__},
-    }
-    settings = _settings(about, policy, start)
-    for stage in todo:
-        first = stage.job(params=start, key=key, iteration=0, **stage.controls(1, temperature))
-        first.workers(on)  # or an error
-    state = TrainingState(start, checkpoint=Path(checkpoint) if checkpoint else None, settings=settings)
-    if resume:
+def learn_by_gradients(policy: Policy, problem: Problem, wishes: Wishes, session: Session) -> Learned:
+    """Plans, trains and finishes: GradBand."""
+    plan = make_plan(policy, problem, wishes, session)
+    plan.require_memory()
+    state = TrainingState(plan.start, checkpoint=session.checkpoint, settings=plan.settings)
+    if session.resume:
         state.restore()
     began = time.perf_counter()
-    chooser = Chooser(problem, bound[-1], Steps(bound[-1].compiled(), PLAIN, scale), key, on, length * many)
     with interruption.watched(state.checkpoint is not None) as watch, contextlib.closing(state):
-        begun = state.start_at(chooser.survey(start)) if survey else start
-        for step in _train(state, todo, key, optimizer, scale, temperature):
-            if progress:
-                progress(step)
-            over = bool(state.stopped) or step.iteration == step.iterations
-            asked = processes.agreed(watch.asked, last=over)
-            if (
-                state.iteration % checkpoint_every == 0
-                or state.iteration == todo[state.stage].iterations
-                or asked
-            ):
-                state.save()
-            if asked:
-                raise state.interrupted(asked)
-        params = state.params
-        if usual.choose and not state.stopped:
-            params, about["choice"] = chooser.choose({"start": start, "survey": begun}, state)
-            if asked := processes.agreed(watch.asked, last=True):
-                raise state.interrupted(asked)
-    about["training"]["seconds"] = round(time.perf_counter() - began, 3)
-    return Learned(bound[-1], params, state.curves(), about, state.stopped)
+        begun = state.start_at(plan.chooser.survey(plan.start)) if plan.survey else plan.start
+        _train(plan, state, session, watch)
+        return _finish(plan, state, begun, watch, began)
 
 
-def _refuse_for_dqn(**given: bool) -> None:
-    for option in given:
-        if given[option]:
-            raise InputError(f"{option} does not apply to dqn, which is learned by Q-learning")
+def _train(plan: Plan, state: TrainingState, session: Session, watch: interruption.Watch) -> None:
+    """Takes all steps, from where training is; tells of them, and keeps checkpoints."""
+    for step in _steps(plan, state):
+        if session.progress:
+            session.progress(step)
+        over = bool(state.stopped) or step.iteration == step.iterations
+        asked = processes.agreed(watch.asked, last=over)
+        ended = state.iteration == plan.stages[state.stage].iterations
+        if state.iteration % session.checkpoint_every == 0 or ended or asked:
+            state.save()
+        if asked:
+            raise state.interrupted(asked)
 
 
-def _is_usual(policy: Policy) -> bool:
-    """Whether θ is the usual one, which nobody chose."""
-    return isinstance(policy, OneParameter) and policy.theta == type(policy).theta
+def _finish(
+    plan: Plan, state: TrainingState, begun: Params, watch: interruption.Watch, began: float
+) -> Learned:
+    """The parameters to keep, and what there is to say about them."""
+    params, about = state.params, dict(plan.about)
+    if plan.recipe.choose and not state.stopped:
+        params, about["choice"] = plan.chooser.choose({"start": plan.start, "survey": begun}, state)
+        if asked := processes.agreed(watch.asked, last=True):
+            raise state.interrupted(asked)
+    about["training"] = plan.about["training"] | {"seconds": round(time.perf_counter() - began, 3)}
+    return Learned(plan.policy, params, state.curves(), about, state.stopped)
 
 
-def _in_units(policy: Policy, problem: Problem, key: jax.Array) -> Policy:
-    """The policy, whose usual θ is in the unit of the problem's rewards."""
-    if isinstance(policy, OneParameter) and _is_usual(policy) and policy.power:
-        return policy.in_units(reward_scale(problem, key))
-    return policy
-
-
-def _policy_name(imitate: Policy | Learned | None) -> str:
-    if imitate is None:
-        return "none"
-    return imitate.name if isinstance(imitate, Policy) else imitate.policy.name
-
-
-def _name(function: Any) -> str:
-    """What is known of a function of yours in a file."""
-    return "none" if function is None else getattr(function, "__name__", "?")
-
-
-def _settings(about: dict[str, Any], policy: Policy, start: Params) -> dict[str, Any]:
-    """What a checkpoint must agree on before it is continued."""
-    flat = flattened(start)
-    settings = about | {
-        "policy": policy.name,
-        "policy_settings": policy.settings(),
-        "start": flat if flat.size <= FEW else hashlib.sha256(flat.tobytes()).hexdigest(),
-    }
-    try:
-        json.dumps(files.finite(settings))
-    except TypeError as error:
-        raise InputError(f"the settings of {policy.name} can't be kept in a file: {error}") from None
-    return settings
-
-
-def _train(
-    state: TrainingState,
-    todo: list[Stage],
-    key: jax.Array,
-    optimizer: optax.GradientTransformation | None,
-    scale: str,
-    temperature: Temperature | None,
-) -> Iterator[Step]:
+def _steps(plan: Plan, state: TrainingState) -> Iterator[Step]:
     """The iterations of all stages, from where training is."""
-    lengths = [stage.iterations for stage in todo]
-    for place, stage in enumerate(todo):
+    lengths = [stage.iterations for stage in plan.stages]
+    for place, stage in enumerate(plan.stages):
         if place < state.stage or state.stopped:
             continue
         state.enter(place)
-        chosen = optimizer or stage.recipe.optimizer_for(stage.iterations, stage.policy.horizon)
-        steps = Steps(stage.policy.compiled(), chosen, scale)
-        own = jax.random.fold_in(prng.stream(key, "training"), place)
+        own = jax.random.fold_in(prng.stream(plan.key, "training"), place)
         before, total = sum(lengths[:place]), sum(lengths)
-        for step in _ascend(state, stage, own, steps, temperature):
+        for step in _ascend(plan, state, stage, own):
             yield dataclasses.replace(step, iteration=before + step.iteration, iterations=total)
     if not state.stopped and not any(state.history["norm"]):
         state.stopped = f"the gradient was {ZERO}"
 
 
-ZERO = "zero on the whole batch: there is nothing to learn, or the batch is too small"
-
-
-def _ascend(
-    state: TrainingState, stage: Stage, key: jax.Array, steps: Steps, temperature: Temperature | None
-) -> Iterator[Step]:
+def _ascend(plan: Plan, state: TrainingState, stage: Stage, key: jax.Array) -> Iterator[Step]:
     """The iterations of one stage, from where training is: Algorithm 1."""
     horizon, iterations, alpha = stage.policy.horizon, stage.iterations, 1.0
+    steps = plan.steps(stage)
     if steps.optimizer is PLAIN:
-        first = stage.compute(
-            stage.job(params=state.stage_start, key=key, iteration=0, learned=stage.critic)
-        )
+        plain = Controls(critic=stage.critic)
+        first = stage.compute(stage.job(params=state.stage_start, key=key, iteration=0, controls=plain))
         c = steps.bound_on_norm(state.stage_start, first)
         if first.fault or not 0 < c < math.inf:
             state.stopped = (
@@ -285,8 +179,13 @@ def _ascend(
     state.begin(steps.first_state(state.params), stage.critic)
     while state.iteration < iterations and not state.stopped:
         i = state.iteration + 1
-        controls = stage.controls(i, temperature)
-        job = stage.job(params=state.params, key=key, iteration=i, learned=state.critic, **controls)
+        controls = stage.controls(i, plan.temperature, state.critic)
+        job = stage.job(params=state.params, key=key, iteration=i, controls=controls)
         state.take(stage.compute(job), steps, alpha, horizon)
         seen = (float(state.history[name][-1]) for name in ("norm", "regret", "regret_se"))
         yield Step(i, iterations, horizon, state.params, *seen)
+
+
+Trainer = Callable[[Policy, Problem, Wishes, Session], Learned]
+TRAINERS: dict[str, Trainer] = {"gradband": learn_by_gradients, "q-learning": q_learning.learn}
+"""how policies are learned, by what they name as their `trainer`"""

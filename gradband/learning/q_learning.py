@@ -21,14 +21,16 @@ import numpy as np
 import optax
 from jax import Array
 
-from gradband._version import __version__
 from gradband.core import prng, resources
 from gradband.core.arrays import pick
-from gradband.core.errors import number, positive, whole
-from gradband.engine import rollout
+from gradband.core.errors import InputError, number, positive, whole
 from gradband.engine.memory import budget
+from gradband.engine.observation import Regret, Round
+from gradband.gradient.estimator import Estimator, as_estimator
+from gradband.learning import recipes
 from gradband.learning.checkpoint import HISTORY, Step
-from gradband.policies import DQN, Counts, Params, binding
+from gradband.learning.plan import Session, Wishes, describe_run
+from gradband.policies import DQN, Counts, Params, Policy, binding
 from gradband.policies.policy_file import Learned
 from gradband.problems import Problem
 
@@ -119,6 +121,45 @@ def update(policy: DQN, settings: Settings, agent: Agent, seen: Transitions) -> 
     return Agent(params, target, adam, updates), norm
 
 
+def learn(policy: Policy, problem: Problem, wishes: Wishes, session: Session) -> Learned:
+    """Learns a DQN as `gradband.learn` is asked to, or refuses what does not apply to it."""
+    if not isinstance(policy, DQN):
+        raise InputError(f"Q-learning needs the network of dqn, which {policy.name} does not have")
+    estimator = wishes.estimator
+    given = {
+        "recipe": wishes.recipe is not None,
+        "estimator": estimator is not None and as_estimator(estimator) != Estimator(),
+        "optimizer": wishes.optimizer is not None,
+        "scale": wishes.scale != "log",
+        "temperature": wishes.temperature is not None,
+        "curriculum": bool(wishes.curriculum),
+        "imitate": wishes.imitate is not None,
+        "params": wishes.params is not None,
+        "resume": session.resume,
+    }
+    for option in given:
+        if given[option]:
+            raise InputError(f"{option} does not apply to {policy.name}, which is learned by Q-learning")
+    usual = recipes.choose(binding.check(policy, problem), None)
+    iterations, instances = wishes.size(usual, problem)
+    return train(
+        policy,
+        problem,
+        iterations=iterations,
+        instances=instances,
+        seed=session.seed,
+        memory=session.memory,
+        progress=session.progress,
+    )
+
+
+class Clock(NamedTuple):
+    """Rounds that were played before, and those in which ε falls."""
+
+    start: np.int32
+    decay: np.float32
+
+
 def train(
     policy: DQN,
     problem: Problem,
@@ -157,11 +198,9 @@ def train(
     began = time.perf_counter()
     for i in range(iterations):
         before = agent.params
-        start = np.int32(i * problem.horizon)
+        clock = Clock(np.int32(i * problem.horizon), decay)
         own = jax.random.fold_in(prng.stream(key, "training"), i)
-        agent, ring, norm, regrets = _iterate(
-            bound, settings, instances, task, agent, ring, own, start, decay
-        )
+        agent, ring, norm, regrets = _iterate(bound, settings, instances, task, agent, ring, own, clock)
         lost = np.asarray(regrets, np.float64)
         se = lost.std(ddof=1) / np.sqrt(instances) if instances > 1 else np.nan
         if not all(np.isfinite(leaf).all() for leaf in agent.params.values()):
@@ -175,17 +214,9 @@ def train(
             progress(step)
         if stopped:
             break
-    about = {
-        "problem": problem.describe(),
-        "training": {
-            "iterations": iterations,
-            "instances": instances,
-            **dataclasses.asdict(settings),
-            "seconds": round(time.perf_counter() - began, 3),
-        },
-        "seed": seed,
-        "versions": {"gradband": __version__, "jax": jax.__version__},
-    }
+    training = {"iterations": iterations, "instances": instances, **dataclasses.asdict(settings)}
+    training["seconds"] = round(time.perf_counter() - began, 3)
+    about = describe_run(problem, training, seed)
     curves = {name: np.asarray(values, np.float32) for name, values in history.items()}
     curves["params"] = np.zeros((len(history["regret"]), 0), np.float32)  # too many weights to keep
     return Learned(bound, agent.params, curves, about, stopped)
@@ -200,13 +231,9 @@ def _iterate(
     agent: Agent,
     ring: Transitions,
     key: Array,
-    start: Array,
-    decay: Array,
+    clock: Clock,
 ) -> tuple[Agent, Transitions, Array, Array]:
-    """Plays m instances and learns from them. Also the mean norm of gradients, and the regrets [m].
-
-    `start` rounds were played before; ε falls during the first `decay`.
-    """
+    """Plays m instances and learns from them. Also the mean norm of gradients, and the regrets [m]."""
     arms = problem.arms
     rounds = ring.arm.shape[0] // instances  # that the ring holds
     updates = max(1, instances // settings.update_period)
@@ -226,12 +253,12 @@ def _iterate(
 
     def one_round(carry: Any, t: Array) -> tuple[Any, Array]:
         agent, ring, counts, regret = carry
-        step = start + t.astype(jnp.int32)
+        step = clock.start + t.astype(jnp.int32)
         for_arms, for_updates = (
             jax.random.fold_in(prng.stream(key, name), t) for name in ("action", "training")
         )
         u = jax.random.uniform(for_arms, (3, instances))
-        epsilon = 1 - (1 - settings.epsilon) * jnp.minimum(step / decay, 1)
+        epsilon = 1 - (1 - settings.epsilon) * jnp.minimum(step / clock.decay, 1)
         greedy = jnp.argmax(jax.vmap(partial(policy.values, agent.params))(counts), axis=1)
         arm = jnp.where(u[0] < epsilon, jnp.floor(u[1] * arms).astype(jnp.int32), greedy)
         reward = pay(t, arm)
@@ -245,7 +272,7 @@ def _iterate(
         return (agent, ring, jax.vmap(Counts.add)(counts, arm, heard), regret), norms
 
     zeros = jnp.zeros((instances, arms))
-    carry = agent, ring, Counts(zeros, zeros), rollout.Regret.zero(problem, jnp.zeros((1, instances)))
+    carry = agent, ring, Counts(zeros, zeros), Regret.zero(problem, jnp.zeros((1, instances)))
     times = jnp.arange(problem.horizon, dtype=jnp.uint32)
     (last, ring, _, regret), norms = jax.lax.scan(one_round, carry, times)
     made = jnp.maximum(last.updates - agent.updates, 1)
@@ -269,7 +296,7 @@ def _environments(problem: Problem, count: int, key: Array) -> tuple[Function, F
         of_round = jax.vmap(prng.fold_in, (0, None))(reward_keys, t)
         return jax.vmap(problem.reward, (0, 0, 0, None))(of_round, instances, arm, t)
 
-    def observe(regret: rollout.Regret, t: Array, arm: Array, reward: Array) -> rollout.Regret:
+    def observe(regret: Regret, t: Array, arm: Array, reward: Array) -> Regret:
         mean = best = None
         if prior.knows_means:
             means = jax.vmap(prior.means)(instances)
@@ -279,7 +306,7 @@ def _environments(problem: Problem, count: int, key: Array) -> tuple[Function, F
             return jnp.stack([pay(t, jnp.full(count, i))[None] for i in range(problem.arms)])
 
         return regret.add(
-            rollout.Round(
+            Round(
                 t=t,
                 arm=arm[None],
                 log_prob=jnp.zeros(()),

@@ -10,7 +10,6 @@ from typing import Any
 import optax
 
 from gradband.core.errors import InputError, unknown
-from gradband.gradient import critic
 from gradband.gradient.estimator import FEW, Estimator
 from gradband.learning.ascent import PLAIN
 from gradband.policies import Policy, binding
@@ -65,7 +64,7 @@ class Recipe:
 
     def estimate(self, problem: Problem) -> Estimator:
         """How to estimate gradients on a problem: by leave-one-out where means are unknown."""
-        if self.estimator.baseline not in critic.FEATURES:
+        if not self.estimator.rule.features:
             return self.estimator
         if not problem.prior.knows_means:
             return Estimator("leave-one-out")

@@ -11,7 +11,7 @@ from gradband.core.errors import number
 from gradband.engine import blocks
 from gradband.gradient import estimator, imitation
 from gradband.gradient.critic import Critic
-from gradband.gradient.estimator import Estimate, Estimator
+from gradband.gradient.estimator import Controls, Estimate, Estimator
 from gradband.learning.recipes import Recipe
 from gradband.policies import Params, Policy, binding
 from gradband.policies.policy_file import Learned
@@ -32,28 +32,28 @@ class Stage:
     compute: Callable[[blocks.BlockJob], Estimate]
     critic: Critic | None = None
 
-    def controls(self, i: int, temperature: Temperature | None) -> dict[str, float | None]:
-        """Temperature and weight of the entropy in iteration i."""
+    def controls(self, i: int, temperature: Temperature | None, critic: Critic | None) -> Controls:
+        """Temperature, weight of the entropy, and critic in iteration i."""
         entropy, length = self.recipe.entropy, self.iterations
         tau = None if temperature is None else number("temperature", temperature(i, length), 1e-6)
         beta = None if entropy is None else number("entropy", entropy(i, length, self.policy.horizon), 0)
-        return {"temperature": tau, "entropy": beta}
+        return Controls(tau, beta, critic)
 
 
 def ascent(
     problem: Problem,
     policy: Policy,
     recipe: Recipe,
-    iterations: int,
     how: Estimator,
-    instances: int,
+    size: tuple[int, int],
     on: blocks.Workers,
 ) -> Stage:
-    """Ascent on the Bayes reward."""
+    """Ascent on the Bayes reward at the policy's horizon, of this `size`: iterations and instances."""
+    problem = problem.replace(horizon=policy.horizon)
     task = jax.device_put(problem)  # once: a reward table may be large
-    blank = Critic.blank(how.baseline, problem.rounds)
-    job = partial(estimator.gradient_job, policy, task, instances=instances, how=how, learned=blank)
-    return Stage(policy, recipe, iterations, instances, job, partial(estimator.compute, on=on), blank)
+    job = partial(estimator.gradient_job, policy, task, instances=size[1], how=how)
+    compute, blank = partial(estimator.compute, on=on), how.critic(problem.rounds)
+    return Stage(policy, recipe, *size, job, compute, blank)
 
 
 def agreement(
@@ -61,18 +61,17 @@ def agreement(
     policy: Policy,
     recipe: Recipe,
     imitate: Policy | Learned,
-    iterations: int,
-    instances: int,
+    size: tuple[int, int],
     on: blocks.Workers,
 ) -> Stage:
-    """Ascent on the agreement with a reference."""
+    """Ascent on the agreement with a reference, of this `size`: iterations and instances."""
     problem.one_by_one("imitation")
     reference = binding.check(imitate if isinstance(imitate, Policy) else imitate.policy, problem)
     given = reference.init(jax.random.key(0)) if isinstance(imitate, Policy) else imitate.params
     pair = reference, reference.as_params(given)
     task = jax.device_put(problem)
 
-    def job(params: Params, key: Any, iteration: int, **others: Any) -> blocks.BlockJob:
-        return imitation.agreement_job(policy, task, params, key, iteration, instances, pair)
+    def job(params: Params, key: Any, iteration: int, controls: Controls) -> blocks.BlockJob:
+        return imitation.agreement_job(policy, task, params, key, iteration, size[1], pair)
 
-    return Stage(policy, recipe, iterations, instances, job, partial(imitation.compute, on=on))
+    return Stage(policy, recipe, *size, job, partial(imitation.compute, on=on))

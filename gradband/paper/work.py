@@ -137,16 +137,14 @@ def learn(
     final: int,
     evaluation: int = 0,
     every: int = 0,
-    baseline: str | None = None,
-    batch: int | None = None,
     **settings: Any,
 ) -> dict[str, Any]:
     """Learns a policy: regrets along its last phase, as [iteration, regret, se], and at the end.
 
-    A `batch` is the m instances of an iteration.
-    Curves are measured on `evaluation` fresh instances, the same for all points of a run, and the end on
-    `final` ones. Points and a checkpoint are kept on the way, so that a run which is cut off goes on from
-    there, to the same numbers.
+    The `settings` are those of `gb.learn`, whose estimator is named by its `baseline`; a `batch` is the m
+    instances of an iteration. Curves are measured on `evaluation` fresh instances, the same for all points
+    of a run, and the end on `final` ones. Points and a checkpoint are kept on the way, so that a run which
+    is cut off goes on from there, to the same numbers.
     """
     task, start = problem_of(problem), parse_policy(policy)
     points: dict[int, list[float]] = _points(desk.draft)
@@ -172,8 +170,9 @@ def learn(
     start = recipe.begin(start)
     if every and 0 not in points and not recipe.curriculum(task.horizon):
         point(0, start)
-    settings |= {"seed": seed, "instances": batch, "estimator": baseline, "progress": watch}
-    if start.name != "dqn" and checkpoint:  # DQN has none
+    sizes = {"instances": settings.pop("batch", None), "estimator": settings.pop("baseline", None)}
+    settings |= {"seed": seed, **sizes, "progress": watch}
+    if start.trainer == gb.policies.Policy.trainer and checkpoint:  # others have none
         settings |= {"checkpoint": checkpoint, "checkpoint_every": 50, "resume": True}
     try:
         learned = gb.learn(start, task, **settings)

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from gradband.core.arrays import PLAIN, flatten
+from gradband.core.arrays import PLAIN, flatten, nested
 from gradband.core.errors import InputError, shown
 from gradband.policies import Policy
 from gradband.policies.own import Trust, describe_class
@@ -27,9 +27,12 @@ class Playable:
         self.fingerprint = _fingerprint(policy, arrays)
         self._own = bool(describe_class(policy))
         self._given = policy
-        self.policy, self.params = policy, policy.folded({name: a[()] for name, a in arrays.items()})
+        self.policy, self.params = (
+            policy,
+            policy.folded(nested({name: a[()] for name, a in arrays.items()})),
+        )
         if self._own:
-            self.policy = self._working(policy)
+            self.policy = self._working(policy, arrays)
         self._sized = {policy.arms: self.policy}
 
     def begin(self, u: float) -> State:
@@ -48,7 +51,7 @@ class Playable:
             self._sized[arms] = cast(Policy, InJax(other)) if through_jax else other
         return self._sized[arms]
 
-    def _working(self, policy: Policy) -> Any:
+    def _working(self, policy: Policy, arrays: dict[str, np.ndarray]) -> Any:
         """A policy of the user's own: as it is if NumPy is enough, otherwise through JAX."""
         problem: Exception | None = None
         try:
@@ -58,6 +61,7 @@ class Playable:
             problem = error
         try:
             through: Any = InJax(policy)
+            self.params = policy.folded(policy.as_params(arrays))
             if self._tried(through):
                 return through
         except ImportError:
@@ -132,7 +136,7 @@ def as_playable(given: Any, trust: Trust | None = None) -> Playable:
             return Playable(policy, params)
         except InputError as error:
             raise InputError(f"{given}: {error}") from None
-    bound, learned = getattr(given, "policy", None), getattr(given, "params", None)
+    bound, learned = getattr(given, "policy", None), getattr(given, "arrays", None)
     if not isinstance(bound, Policy) or not isinstance(learned, dict):
         raise InputError(f"a player needs a policy file or what learn returned, not {shown(given)}")
     return Playable(bound, learned)

@@ -5,6 +5,7 @@ learned (`params`) and what is remembered (`state`) are passed in and out. Formu
 the namespace that their arrays belong to: JAX where a policy is learned, NumPy where it is played.
 """
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Callable
@@ -61,6 +62,8 @@ class Policy:
     """Values of a latent variable that is drawn before the first round."""
     log_scale: ClassVar[frozenset[str]] = frozenset()
     """Positive parameters that are learned by their logarithms."""
+    trainer: ClassVar[str] = "gradband"
+    """How it is learned: by this entry of `gradband.learning.learn.TRAINERS`."""
 
     arms: int = 0
     horizon: int = 0
@@ -88,34 +91,40 @@ class Policy:
         return {} if type(self).init is Policy.init else None
 
     def shapes(self) -> dict[str, Any]:
-        """Shapes and types of the parameters, which must be a dictionary of arrays, not of dictionaries."""
+        """Shapes and types of the parameters by name; of nested ones by their paths, as `layer/w`."""
         known = self.specs()
         if known is not None:
             return known
         import jax
 
-        found = jax.eval_shape(self.init, jax.random.key(0))
-        for name, leaf in found.items():
-            if not isinstance(leaf, jax.ShapeDtypeStruct):
-                raise InputError(
-                    f"the parameters of {self.name} must be arrays by name, and {name} is a "
-                    f"{type(leaf).__name__}: give each array in it a name of its own"
-                )
-        return found
+        from gradband.core.pytrees import by_path
+
+        return by_path(jax.eval_shape(self.init, jax.random.key(0)))
 
     def prepare(self, progress: Callable[[float], None]) -> None:
         """Does what `init` would take long for, telling `progress` the share that is done."""
 
     def as_params(self, given: dict[str, Any]) -> Params:
-        """These numbers or arrays as the policy's parameters, if they are its own and within bounds."""
+        """These numbers or arrays as the policy's parameters, if they are its own and within bounds.
+
+        They come by their names, or as `init` has them: nested parameters are taken by their paths too.
+        """
+        import jax
         import jax.numpy as jnp
 
         shapes = self.shapes()
+        if self.specs() is not None:
+            self._check_params(given, shapes, self.bounds())
+            return {name: jnp.asarray(value, shapes[name].dtype) for name, value in given.items()}
+        tree: Any = jax.tree.structure(jax.eval_shape(self.init, jax.random.key(0)))
+        if not isinstance(given, dict) or set(given) != set(shapes):
+            with contextlib.suppress(TypeError, ValueError):  # what is not nested so is refused below
+                given = dict(zip(shapes, tree.flatten_up_to(given), strict=True))
         self._check_params(given, shapes, self.bounds())
-        return {name: jnp.asarray(value, shapes[name].dtype) for name, value in given.items()}
+        return jax.tree.unflatten(tree, [jnp.asarray(given[name], shapes[name].dtype) for name in shapes])
 
     def as_arrays(self, given: dict[str, Any]) -> dict[str, np.ndarray]:
-        """The same for NumPy, in double precision and without JAX."""
+        """The same by their names for NumPy, in double precision and without JAX."""
         found = {name: np.asarray(value) for name, value in given.items()}
         specs = self.specs()
         if specs is None:  # of a class of the user's own: any shapes, and bounds if it has them
@@ -133,7 +142,8 @@ class Policy:
         """Refuses parameters that are not the policy's own."""
         if not isinstance(given, dict) or set(given) != set(shapes):
             wanted = ", ".join(shapes) or "none"
-            raise InputError(f"the parameters of {self.name} are: {wanted}; not {shown(list(given))}")
+            had = list(given) if isinstance(given, dict) else given
+            raise InputError(f"the parameters of {self.name} are: {wanted}; not {shown(had)}")
         lower, upper = bounds
         for name, value in given.items():
             array, shape = np.asarray(value), shapes[name].shape
@@ -154,7 +164,7 @@ class Policy:
         return self
 
     def bounds(self) -> tuple[dict[str, float], dict[str, float]]:
-        """Least and greatest values of each parameter; none by default."""
+        """Least and greatest values of each parameter, by its name or path; none by default."""
         shapes = self.shapes()
         return dict.fromkeys(shapes, -math.inf), dict.fromkeys(shapes, math.inf)
 

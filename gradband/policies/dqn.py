@@ -42,6 +42,7 @@ class DQN(Index):
     name: ClassVar[str] = "dqn"
     binary: ClassVar[bool] = True
     flexible: ClassVar[bool] = False
+    trainer: ClassVar[str] = "q-learning"
     hidden: int = 64
 
     def check(self) -> None:

@@ -29,17 +29,23 @@ class Learned:
 
     def __repr__(self) -> str:
         words = [self.policy.name, f"{self.policy.arms} arms", f"{self.policy.horizon} rounds"]
-        if all(np.shape(leaf) == () for leaf in self.params.values()):
-            words += [f"{name}={float(leaf):.4g}" for name, leaf in self.params.items()]
+        if all(np.shape(leaf) == () for leaf in self.arrays.values()):
+            words += [f"{name}={float(leaf):.4g}" for name, leaf in self.arrays.items()]
         else:
-            words.append(f"{sum(np.size(leaf) for leaf in self.params.values())} parameters")
+            words.append(f"{sum(map(np.size, self.arrays.values()))} parameters")
         words += [f"{len(self.history['regret'])} iterations"] if "regret" in self.history else []
         return f"Learned({', '.join(words)})"
 
+    @property
+    def arrays(self) -> dict[str, Any]:
+        """The parameters by their names; nested ones by their paths, as a file has them."""
+        from gradband.core.pytrees import by_path
+
+        return by_path(self.params)
+
     def save(self, path: str | Path) -> None:
         """Writes the policy and its history to one safetensors file."""
-        self.policy.shapes()  # an error if parameters are nested, which a file can't hold
-        leaves = {f"params.{name}": np.asarray(leaf) for name, leaf in self.params.items()}
+        leaves = {f"params.{name}": np.asarray(leaf) for name, leaf in self.arrays.items()}
         curves = {f"history.{name}": curve for name, curve in self.history.items()}
         about = {
             "policy": self.policy.name,

@@ -1,0 +1,199 @@
+"""Sweeps: policies on problems under several seeds, in one call."""
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from gradband.core.errors import InputError, whole
+from gradband.core.statistics import Mean
+from gradband.evaluation.evaluate import evaluate, name_policies
+from gradband.learning.learn import learn
+from gradband.policies import Policy, binding, given
+from gradband.policies.given import Given, WithParams
+from gradband.policies.policy_file import Learned
+from gradband.problems import Problem, as_problem
+
+if TYPE_CHECKING:
+    import polars
+
+SHOWN = 3  # policies and problems of a sweep's short form
+USUAL: Mapping[str, Any] = MappingProxyType({})
+OWN = ("seed", "devices", "memory", "progress")  # arguments of `learn` that a sweep gives itself
+
+
+@dataclasses.dataclass(frozen=True)
+class SweepRow:
+    """One policy on one problem under one seed."""
+
+    policy: str
+    problem: str
+    seed: int
+    regret: Mean
+    reward: Mean
+    seconds: float
+    """of learning and evaluation"""
+    learned: Learned | None = None
+    """the learned policy, if it was learned here"""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The row as numbers and words."""
+        return {
+            "policy": self.policy,
+            "problem": self.problem,
+            "seed": self.seed,
+            "regret": self.regret.mean,
+            "regret_se": self.regret.se,
+            "reward": self.reward.mean,
+            "reward_se": self.reward.se,
+            "learned": self.learned is not None,
+            "stopped": "" if self.learned is None else self.learned.stopped,
+            "seconds": self.seconds,
+        }
+
+
+@dataclasses.dataclass(frozen=True)
+class Sweep:
+    """The rows of a sweep: by problem, then by seed, then in the order of the policies."""
+
+    rows: tuple[SweepRow, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """All rows as dictionaries, ready for JSON."""
+        return {"rows": [row.as_dict() for row in self.rows]}
+
+    def to_frame(self) -> "polars.DataFrame":
+        """All rows as a Polars data frame."""
+        try:
+            import polars
+        except ImportError:
+            raise InputError("a data frame needs polars: pip install 'gradband[data]'") from None
+        return polars.DataFrame([row.as_dict() for row in self.rows])
+
+    def regret(self, policy: str, problem: str) -> Mean:
+        """The mean regret over seeds; its standard error is that between seeds, if there are several."""
+        found = [row.regret for row in self.rows if (row.policy, row.problem) == (policy, problem)]
+        if not found:
+            raise KeyError((policy, problem))
+        return found[0] if len(found) == 1 else Mean.of(np.array([each.mean for each in found]))
+
+    def __repr__(self) -> str:
+        pairs = list(dict.fromkeys((row.policy, row.problem) for row in self.rows))
+        seeds = len({row.seed for row in self.rows})
+        words = [f"{policy} on {name} {self.regret(policy, name)}" for policy, name in pairs[:SHOWN]]
+        words += [f"{len(pairs) - SHOWN} more"] if len(pairs) > SHOWN else []
+        under = "1 seed" if seeds == 1 else f"{seeds} seeds"
+        return f"Sweep({under}: {', '.join(words)})"
+
+
+class Cell(NamedTuple):
+    """A problem under a seed."""
+
+    name: str
+    problem: Problem
+    seed: int
+
+
+def sweep(
+    policies: Given | Iterable[Given] | Mapping[str, Given],
+    problems: Problem | str | Path | Iterable[Problem | str | Path] | Mapping[str, Problem | str | Path],
+    seeds: int | Iterable[int] = 1,
+    *,
+    learning: Mapping[str, Any] | None = USUAL,
+    instances: int = 10_000,
+    devices: int | None = None,
+    memory: int | str | None = None,
+    progress: Callable[[str, float], None] | None = None,
+) -> Sweep:
+    """Learns and evaluates each policy on each problem under each seed.
+
+    Policies that can be learned are learned anew on every problem and under every seed; all others, among
+    them learned ones and policy files, are only evaluated. Under one seed all policies meet the same
+    instances of a problem. What is compiled for a policy serves all seeds, and all problems that have the
+    same kind of prior, number of arms and horizon.
+
+    Args:
+        policies: What `evaluate` takes: a policy, several, or a dictionary by names of yours.
+        problems: A problem, several, or a dictionary by names of yours; each a `Problem`, a name or a file.
+        seeds: The seeds, or how many: 0, 1, ….
+        learning: Arguments of `learn`, such as `{"iterations": 50}`. With None nothing is learned, and
+            policies are evaluated with the parameters that they start from.
+        instances: Fresh instances for each evaluation.
+        devices: How many blocks are computed at a time.
+        memory: A limit for the whole process, such as "2GB".
+        progress: Called with what is being done and the share that is complete.
+
+    >>> found = sweep(["softelim", "uniform"], "two-point", learning=None, instances=100)
+    >>> [(row.policy, row.problem, row.seed) for row in found.rows]
+    [('softelim', 'two-point', 0), ('uniform', 'two-point', 0)]
+    """
+    entries = policies if isinstance(policies, Mapping) else name_policies(_several(policies))
+    tasks = _name_problems(problems)
+    numbers = list(range(whole("seeds", seeds))) if isinstance(seeds, int) else list(seeds)
+    for what, there in (("policy", entries), ("problem", tasks), ("seed", numbers)):
+        if not there:
+            raise InputError(f"there is no {what} to sweep over")
+    for name in learning or ():
+        if name in OWN:
+            raise InputError(f"{name} is given to sweep, not in learning")
+    on = {"devices": devices, "memory": memory}
+    cells = [Cell(name, task, seed) for name, task in tasks.items() for seed in numbers]
+    rows: list[SweepRow] = []
+    for cell in cells:
+        for row in _play(entries, cell, learning, instances, on):
+            rows.append(row)
+            if progress:
+                where = f"{row.policy} on {row.problem}, seed {row.seed}"
+                progress(where, len(rows) / (len(cells) * len(entries)))
+    return Sweep(tuple(rows))
+
+
+def _play(
+    entries: Mapping[str, Given],
+    cell: Cell,
+    learning: Mapping[str, Any] | None,
+    instances: int,
+    on: dict[str, Any],
+) -> Iterator[SweepRow]:
+    """The rows of one problem under one seed."""
+    for name, entry in entries.items():
+        began, learned = time.perf_counter(), None
+        player = given.resolve(entry, cell.problem)
+        if learning is not None and _can_learn(player, cell.problem):
+            assert isinstance(player, Policy)
+            player = learned = learn(player, cell.problem, seed=cell.seed, **learning, **on)
+        row = evaluate({name: player}, cell.problem, instances=instances, seed=cell.seed, **on).rows[0]
+        seconds = round(time.perf_counter() - began, 3)
+        yield SweepRow(name, cell.name, cell.seed, row.regret, row.reward, seconds, learned)
+
+
+def _can_learn(player: Policy | WithParams, problem: Problem) -> bool:
+    """Whether a policy has parameters that some trainer moves."""
+    if not isinstance(player, Policy):
+        return False
+    bound = binding.check(player, problem)
+    return bound.trainer != Policy.trainer or (bound.differentiable and bool(bound.shapes()))
+
+
+def _several(given: Any) -> Iterable[Any]:
+    """What is given, as several: alone it may be one policy or one problem."""
+    alone = isinstance(given, str | Path | Policy | Problem | WithParams)
+    return [given] if alone else given
+
+
+def _name_problems(problems: Any) -> dict[str, Problem]:
+    """The problems by their names, numbered where a name comes again."""
+    if isinstance(problems, Mapping):
+        return {name: as_problem(entry) for name, entry in problems.items()}
+    found: dict[str, Problem] = {}
+    for entry in _several(problems):
+        problem = as_problem(entry)
+        name = entry if isinstance(entry, str) else problem.name
+        name = name or f"{problem.prior.label}, {problem.arms} arms, {problem.horizon} rounds"
+        taken = sum(known == name or known.startswith(f"{name} #") for known in found)
+        found[f"{name} #{taken + 1}" if taken else name] = problem
+    return found

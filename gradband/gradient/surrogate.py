@@ -1,0 +1,194 @@
+"""The scalar whose gradient is the estimator, on one block of instances.
+
+With a_s a round's reward less its baseline and z_s = Σ_{t ≤ s} log p_t, the estimator
+Σ_t ∇log p_t Σ_{s ≥ t} a_s is the gradient of the scalar Σ_s a_s z_s with a held fixed. One surrogate
+thus serves every policy, and it is a running sum. With a critic, whose weights are [n, F], it is
+Σ_t (G_t − V_t) log p_t, from what was recorded.
+"""
+
+import dataclasses
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.flatten_util import ravel_pytree
+
+from gradband.engine import rollout
+from gradband.engine.observation import Regret, Round
+from gradband.gradient import critic
+from gradband.gradient.baselines import Baseline
+from gradband.policies import Params, Policy
+from gradband.problems import Problem
+
+
+@dataclasses.dataclass(frozen=True)
+class SurrogateSpec:
+    """What the compiled code of a block's gradient depends on."""
+
+    policy: Policy
+    baseline: Baseline
+    rollouts: int
+    returns: str
+    size: int
+    few: bool
+    """each instance has a gradient of its own, in forward mode"""
+
+    @property
+    def rollout(self) -> rollout.RolloutSpec:
+        ahead = self.baseline.looks_ahead
+        return rollout.RolloutSpec(self.policy, self.size, self.rollouts, not self.few, ahead)
+
+
+class Operands(NamedTuple):
+    """What a gradient is computed with."""
+
+    problem: Problem
+    params: Params
+    key: Array
+    """of all iterations"""
+    iteration: np.uint32
+    instances: np.int32
+    """those of all blocks"""
+    temperature: np.float32 | None
+    entropy: np.float32 | None
+    weights: np.ndarray | None
+    """of the critic [n, F]"""
+
+
+Seen = tuple[Array, tuple[Array, Array | None]]
+"""a surrogate, and what else is seen: regrets [B] and the critic's moments"""
+
+
+@partial(jax.jit, static_argnums=0)
+def differentiate(spec: SurrogateSpec, given: Operands, block: Array) -> tuple[Array, Array, Array | None]:
+    """Gradients of a block's instances, their regrets [B], and what a critic learns from them.
+
+    With `few` parameters each instance's own gradient [P, B], in forward mode; otherwise their sum [P].
+    """
+    flat, unravel = ravel_pytree(given.params)
+    key = jax.random.fold_in(given.key, given.iteration)
+    counted = block * spec.size + jnp.arange(spec.size) < given.instances
+    kind = Running if given.weights is None else Recorded
+
+    def surrogate(flat: Array) -> Seen:
+        moved = given._replace(params=unravel(flat), key=key)
+        return kind(spec, moved).of(block, counted)
+
+    def along(direction: Array) -> Seen:
+        _, derivative, seen = jax.jvp(surrogate, (flat,), (direction,), has_aux=True)
+        return derivative, seen
+
+    def total(flat: Array) -> Seen:
+        value, seen = surrogate(flat)
+        return jnp.where(counted, value, 0).sum(), seen
+
+    if not spec.few:
+        gradient, seen = jax.grad(total, has_aux=True)(flat)
+        return gradient, *seen
+    if flat.size == 1:
+        derivative, seen = along(jnp.ones(1, flat.dtype))
+        return derivative[None], *seen
+    derivatives, seen = jax.vmap(along, out_axes=(0, None))(jnp.eye(flat.size, dtype=flat.dtype))
+    return derivatives, *seen
+
+
+class Running:
+    """Σ_s a_s z_s as a running sum, on a block's instances."""
+
+    def __init__(self, spec: SurrogateSpec, given: Operands) -> None:
+        self.spec, self.given = spec, given
+
+    def of(self, block: Array, counted: Array) -> Seen:
+        """The surrogates [B] of the instances, averaged over rollouts, their regrets, critic's moments."""
+        given = self.given
+        operands = rollout.Operands(given.problem, given.params, given.key, block, given.temperature)
+        how = self.observe, self.start, self.record
+        (score, total, regret), recorded, last = rollout.play(self.spec.rollout, operands, *how)
+        ending = None if last is None else jax.lax.stop_gradient(self.centred(self.seen(last)))
+        regret = regret if last is None else regret.add(last)
+        total, moments = self.finish(score, total, ending, recorded, counted)
+        return total.mean(0), (regret.total.mean(0), moments)
+
+    def seen(self, round: Round) -> Round:
+        """The round with the rewards that returns are made of."""
+        if self.spec.returns == "realised":
+            return round
+        assert round.mean is not None
+        return round._replace(reward=round.mean, best_reward=round.best_mean)
+
+    def centred(self, round: Round) -> Array:
+        """a_s [R, B]."""
+        return round.reward - jax.lax.stop_gradient(self.spec.baseline.of(round))
+
+    def start(self, score: Array) -> tuple[Array, Array, Regret]:
+        zeros = jnp.zeros_like(score)
+        return score, zeros, Regret.zero(self.given.problem, zeros)
+
+    def observe(self, seen: tuple[Array, Array, Regret], round: Round) -> Any:
+        score, total, regret = seen
+        score, total = self.add(score, total, self.seen(round))
+        if (weight := self.given.entropy) is not None:
+            total = total - weight * _negative_entropy(round)
+        return score, total, regret.add(round)
+
+    def add(self, score: Array, total: Array, round: Round) -> tuple[Array, Array]:
+        """The sums z and Σ a z with another round."""
+        score = score + round.log_prob
+        total = total + self.centred(round) * score
+        ahead = self.spec.baseline.ahead(round)
+        if ahead is not None:
+            total = total - jax.lax.stop_gradient(ahead) * round.log_prob
+        return score, total
+
+    def record(self, round: Round) -> Any:
+        return None
+
+    def finish(
+        self, score: Array, total: Array, ending: Array | None, recorded: Any, counted: Array
+    ) -> tuple[Array, Array | None]:
+        """The surrogate [R, B] once all rounds are played, with what comes afterwards, and the moments."""
+        return (total if ending is None else total + ending * score), None
+
+
+class Recorded(Running):
+    """Σ_t (G_t − V_t) log p_t, where a critic predicts V_t. The score is that of the latent alone."""
+
+    def add(self, score: Array, total: Array, round: Round) -> tuple[Array, Array]:
+        return score, total
+
+    def record(self, round: Round) -> Any:
+        """log p_t, and what stays fixed: a_t, and what the critic sees."""
+        assert round.log_probs is not None
+        assert round.means is not None
+        gaps = round.means.max(0, keepdims=True) - round.means
+        surprise = None
+        if round.after is not None and round.luck is not None:
+            surprise = critic.surprise(round.luck, round.after, gaps)
+            # After the last round there is nothing to be surprised for, and a policy may not be asked.
+            surprise = jnp.where(round.t + 1 < self.given.problem.rounds, surprise, 0)
+        seen = self.centred(self.seen(round)), critic.beliefs(round.log_probs, gaps), surprise
+        return round.log_prob, *jax.lax.stop_gradient(seen)
+
+    def finish(
+        self, score: Array, total: Array, ending: Array | None, recorded: Any, counted: Array
+    ) -> tuple[Array, Array | None]:
+        log_prob, gained, seen, surprises = recorded
+        to_go = jax.lax.cumsum(gained, reverse=True)
+        to_go = to_go if ending is None else to_go + ending[None]
+        if surprises is not None:
+            seen = jnp.concatenate([seen, jax.lax.cumsum(surprises, reverse=True)], axis=1)
+        moments = critic.moments(seen, to_go, counted)
+        advantage = to_go - jnp.einsum("tf,tfrb->trb", self.given.weights, seen)
+        total += (advantage * log_prob).sum(0) + score * to_go[0]
+        return total, moments
+
+
+def _negative_entropy(round: Round) -> Array:
+    """Σ_i p(i) log p(i) [R, B]."""
+    assert round.log_probs is not None
+    possible = round.log_probs > -jnp.inf
+    log_probs = jnp.where(possible, round.log_probs, 0)
+    return jnp.where(possible, jnp.exp(log_probs) * log_probs, 0).sum(0)
