@@ -207,7 +207,7 @@ def test_a_signal_to_one_process_is_one_to_all(tmp_path, told):
 LAST = """
 import signal, sys
 import gradband as gb
-from gradband.cli import main
+from gradband.cli import app, main
 from gradband.core.errors import StoppedError
 from gradband.engine import processes
 from gradband.learning import interruption
@@ -227,7 +227,7 @@ def learn():
     except interruption.Interrupted as stopped:
         raise StoppedError(str(stopped), 128 + stopped.number) from None
 
-main.app = lambda standalone_mode: learn()
+app.app = lambda standalone_mode: learn()
 main.main()
 """
 
