@@ -15,6 +15,7 @@ from gradband.cli.export import export
 from gradband.cli.fit import fit
 from gradband.cli.gradient import gradient
 from gradband.cli.learn import learn
+from gradband.cli.old_options import update_words
 from gradband.cli.optimum import optimum
 from gradband.cli.reproduce import reproduce
 from gradband.core.errors import InputError
@@ -61,7 +62,7 @@ for name, command in COMMANDS.items():
 def run() -> int:
     """Runs the command of `sys.argv`, and returns its exit code."""
     try:
-        status = app(standalone_mode=False)
+        status = app(update_words(sys.argv[1:]), standalone_mode=False)
     except typer.TyperException as error:
         raise InputError(error.format_message()) from None
     except typer.Abort:

@@ -36,13 +36,13 @@ def learn(
     policy: Policy | str,
     problem: Problem | str,
     *,
-    recipe: Recipe | str | None = None,
+    recipe: Recipe | str | Path | None = None,
     iterations: int | None = None,
     instances: int | None = None,
     estimator: Estimator | str | None = None,
     optimizer: optax.GradientTransformation | None = None,
     optimizer_name: str = "",
-    scale: str = "log",
+    scale: str | None = None,
     temperature: Callable[[int, int], float] | None = None,
     curriculum: Sequence[int] | None = None,
     imitate: Policy | Learned | None = None,
@@ -57,10 +57,11 @@ def learn(
 ) -> Learned:
     """Learns θ by L = `iterations` steps, each on m = `instances` fresh instances.
 
-    What is not given is in the `recipe`: its name, one of your own, or the usual one of the policy (see
-    `gradband.learning.recipes`). With few parameters L = 100, m = 1000, and the baseline is self. If no
-    θ is given, ascent starts at the best of several values on common instances. Its steps are Adam's and
-    fall; any Optax optimiser with any schedule can take their place (it is given −ĝ, since Optax descends).
+    What is not given is in the `recipe`: its name, one of your own, a TOML file (docs/recipes.md), or the
+    usual one of the policy (see `gradband.learning.recipes`). With few parameters L = 100, m = 1000, and
+    the baseline is self. If no θ is given, ascent starts at the best of several values on common instances.
+    Its steps are Adam's and fall; any Optax optimiser with any schedule can take their place (it is given
+    −ĝ, since Optax descends).
     What is returned is the best of start, average and last, and of what lies near, on instances that
     neither training nor `evaluate` uses: `about["choice"]`. The recipe "algorithm-1" has Algorithm 1 as
     printed: from θ₀, with the paper's step size α = 1/(c √L), where c bounds the norm of ĝ at θ₀ with high
@@ -91,14 +92,14 @@ def learn(
     """
     policy, problem = as_policy(policy), as_problem(problem)
     whole("checkpoint_every", checkpoint_every)
-    if scale not in SCALES:
+    if scale is not None and scale not in SCALES:
         raise unknown("scale", scale, SCALES)
     if isinstance(policy, DQN):
         _refuse_for_dqn(
             recipe=recipe is not None,
             estimator=estimator is not None and as_estimator(estimator) != Estimator(),
             optimizer=optimizer is not None,
-            scale=scale != "log",
+            scale=scale not in (None, "log"),
             temperature=temperature is not None,
             curriculum=bool(curriculum),
             imitate=imitate is not None,
@@ -109,6 +110,7 @@ def learn(
     usual = recipes.choose(binding.check(policy, problem), recipe)
     if usual.name == recipes.GRADBAND.name and (scale == "linear" or optimizer is PLAIN):
         usual = recipes.ALGORITHM_1
+    scale = scale or usual.scale
     survey = usual.survey and params is None and _is_usual(policy)
     policy = usual.begin(policy) if params is None else policy
     main = usual if imitate is None else usual.tuning or usual
@@ -155,7 +157,7 @@ def learn(
             "entropy": _name(main.entropy),
             "imitate": _policy_name(imitate),
             "temperature": _name(temperature),
-            "optimizer": optimizer_name or ("usual" if optimizer is None else "given"),
+            "optimizer": optimizer_name or _optimizer_name(optimizer, main),
             "scale": scale,
             "survey": survey,
         },
@@ -217,6 +219,11 @@ def _policy_name(imitate: Policy | Learned | None) -> str:
     if imitate is None:
         return "none"
     return imitate.name if isinstance(imitate, Policy) else imitate.policy.name
+
+
+def _optimizer_name(given: optax.GradientTransformation | None, recipe: Recipe) -> str:
+    """What a checkpoint says of the optimiser: a recipe file's is written out."""
+    return "given" if given is not None else getattr(recipe.optimizer, "words", "usual")
 
 
 def _name(function: Any) -> str:
