@@ -163,7 +163,7 @@ def test_nothing_to_learn_is_said_and_the_policy_saved(run, tmp_path):
         (("--seed", 1), "seed was 0, now it is 1"),
         (("--recipe", "none.toml"), "baseline.*self.*none"),
         (("--horizon", 21), r"horizon\D*20.*\b21\b"),
-        (("--recipe", "adam.toml"), "optimizer was usual, now it is name=adam learning_rate=0.001"),
+        (("--recipe", "adam.toml"), "optimizer was '?usual'?, now it is '?name=adam learning_rate=0.001"),
         (("--policy", "exp3"), "policy was '?softelim'?, now it is '?exp3"),
     ],
 )
