@@ -32,7 +32,7 @@ bench: .venv/.run      ## speed side by side with peers
 	$(PYTHON) -m venv .venv
 
 .venv/.run: .venv/bin/python pyproject.toml constraints.txt
-	$(INSTALL) -e .
+	$(INSTALL) -e '.[learn]'
 	touch $@
 
 .venv/.dev: .venv/bin/python pyproject.toml constraints.txt

@@ -1,7 +1,7 @@
 """Whether promised gains come true on experiments that `fit` never saw.
 
     python benchmarks/replay.py past.csv                      # n = 3000, in batches of 100
-    python benchmarks/replay.py past.csv --horizon 20000 --batch 200
+    python benchmarks/replay.py past.csv --horizon 20000 --pulls-per-round 200
     python benchmarks/replay.py past.csv --summary            # what is there so far
 
 Half of the experiments is put away. Priors are fitted to the other half, policies are learned on the best
@@ -192,7 +192,7 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--arms", type=int, default=4)
     parser.add_argument("--horizon", type=int, default=3000)
-    parser.add_argument("--batch", type=int, default=100)
+    parser.add_argument("--pulls-per-round", type=int, default=100)
     parser.add_argument("--policies", default="softelim,kl-softelim,index")
     parser.add_argument("--experiments", type=int, default=1000, help="most of them")
     parser.add_argument("--times", type=int, default=4, help="that each is played")
@@ -210,7 +210,7 @@ def main() -> None:
 
 def measure(given: argparse.Namespace, path: Path) -> None:
     unseen, held, fitted, best, others = prepared(given.data, given.arms, given.seed)
-    problem = gb.Problem(best.prior, given.horizon, pulls_per_round=given.batch)
+    problem = gb.Problem(best.prior, given.horizon, pulls_per_round=given.pulls_per_round)
     past_experiments.save(given.out / "experiments.safetensors", {"fitted": fitted, "held-out": held})
     fit = {"file": "experiments.safetensors", "others": [entry.prior.describe() for entry in others]}
     trial = Trial(unseen, best.prior, problem, given.experiments, given.seed)

@@ -12,7 +12,6 @@ Names are imported when they are first used, so that `import gradband` is fast.
 """
 
 import importlib
-import os
 from typing import TYPE_CHECKING, Any
 
 from gradband._version import __version__
@@ -30,14 +29,6 @@ if TYPE_CHECKING:
     from gradband.play.player import Player
     from gradband.policies.policy_file import Learned, load
     from gradband.problems import Problem, priors, rewards
-
-# A scan over rounds is hundreds of tiny steps, which XLA runs faster if it compiles them as one function
-# with several results a loop. There is no other way to ask for that than this variable, before JAX starts;
-# flags of this kind that the user has set stay.
-_LOOPS = "xla_cpu_small_while_loop_byte_threshold=100000000,xla_cpu_use_multi_output_fusion=true"
-_FLAGS = os.environ.get("XLA_FLAGS", "")
-if "xla_backend_extra_options" not in _FLAGS:
-    os.environ["XLA_FLAGS"] = f"{_FLAGS} --xla_backend_extra_options={_LOOPS}".strip()
 
 _HOMES = {
     "InputError": "core.errors",
@@ -92,11 +83,18 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return importlib.import_module(f"gradband.{_MODULES[name]}")
-    if name in _HOMES:
-        return getattr(importlib.import_module(f"gradband.{_HOMES[name]}"), name)
-    raise AttributeError(f"module 'gradband' has no attribute {name!r}")
+    home = _MODULES.get(name) or _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'gradband' has no attribute {name!r}")
+    try:
+        module = importlib.import_module(f"gradband.{home}")
+    except ModuleNotFoundError as error:
+        from gradband.core.extras import extra_of, needs
+
+        if extra := extra_of(error):
+            raise needs(f"gradband.{name}", extra) from None
+        raise
+    return module if name in _MODULES else getattr(module, name)
 
 
 def __dir__() -> list[str]:

@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 
 from gradband.cli import terminal
+from gradband.core import jax_setup
 
+assert jax_setup.XLA_OPTIONS in os.environ["XLA_FLAGS"]  # before anything is computed
 jax.config.update("jax_numpy_rank_promotion", "raise")
 terminal.FIRST_LINE = 3600.0  # a slow machine's tests print what a fast one's do
 collect_ignore = ["fuzz.py"]  # which changes what it imports

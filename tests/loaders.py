@@ -22,6 +22,7 @@ from gradband.core import files, tensor_file
 from gradband.core.errors import InputError
 from gradband.evaluation import compare_with_defaults
 from gradband.learning.checkpoint import TrainingState
+from gradband.learning.recipe_file import load_recipe
 from gradband.play import journal, service
 from gradband.play.events import check_state
 from gradband.play.player import Player
@@ -193,6 +194,10 @@ def requests(content):
         json.loads(service.respond(player, None, line, number))
 
 
+def recipe(content):
+    load_recipe(written("recipe.toml", content), gb.policies.SoftElim().bind(2, 20))
+
+
 LOADERS = {
     "policy": policy,
     "problem": problem,
@@ -200,6 +205,7 @@ LOADERS = {
     "parquet": parquets,
     "experiments": experiments,
     "checkpoint": checkpoint,
+    "recipe": recipe,
     "journal": journals,
     "state": state,
     "requests": requests,
@@ -282,6 +288,9 @@ def corpus(name):
             b"\0" + pulls.encode(),
             b"\xff" + torn(made_by(lambda path: past_experiments.save(path, split())), PARTS),
         ]
+    if name == "recipe":
+        page = (Path(__file__).parents[1] / "docs/recipes.md").read_text(encoding="utf-8")
+        return [page.split("```toml\n")[1].split("```")[0].encode(), b'base = "paper"\noptimizer = "paper"']
     if name == "checkpoint":
         path = scratch() / "checkpoint.safetensors"
         state = TrainingState({"theta": np.float32(1)}, path, SETTINGS)

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 import gradband
-from gradband.cli import main
+from gradband.cli import app
 from gradband.cli.bench import QUICK, ROWS, bench
 from gradband.core.errors import InputError
 
@@ -152,7 +152,7 @@ def test_command_hands_its_options_on(monkeypatch, arguments, passed):
         return subprocess.CompletedProcess(command, 0)
 
     monkeypatch.setattr(subprocess, "run", run)
-    assert CliRunner().invoke(main.app, ["bench", *arguments]).exit_code == 0
+    assert CliRunner().invoke(app.app, ["bench", *arguments]).exit_code == 0
     assert commands == [[sys.executable, str(ROOT / "benchmarks" / "speed.py"), *passed]]
 
 

@@ -1,6 +1,7 @@
 """The command line: what it prints, what it writes, and one line for every mistake."""
 
 import contextlib
+import inspect
 import io
 import json
 import shutil
@@ -12,12 +13,12 @@ import numpy as np
 import pytest
 
 import gradband
-from gradband.cli import main
+from gradband.cli import app, main
 
 pytestmark = pytest.mark.brief
 
 TINY = ("--horizon", 20, "--instances", 2000)
-LEARN = ("--iterations", 5, "--batch", 256, *TINY)
+LEARN = ("--iterations", 5, "--instances", 256, "--horizon", 20, "--compare-on", 2000)
 
 
 class Ran(NamedTuple):
@@ -148,7 +149,7 @@ def test_resuming_without_a_checkpoint_starts_one_and_says_so(run, learned):
 
 def test_nothing_to_learn_is_said_and_the_policy_saved(run, tmp_path):
     """With as many rounds as arms there is no choice."""
-    ran = run("learn", "two-point", "--horizon", 2, "--iterations", 2, "--batch", 8, "--instances", 10)
+    ran = run("learn", "two-point", "--horizon", 2, "--iterations", 2, "--instances", 8, "--compare-on", 10)
     assert ran.status == 1
     assert "nothing to learn" in ran.err
     assert gradband.load(tmp_path / "runs/two-point-softelim/policy.safetensors").stopped
@@ -158,16 +159,18 @@ def test_nothing_to_learn_is_said_and_the_policy_saved(run, tmp_path):
     ("changes", "difference"),
     [
         (("--iterations", 6), r"iterations\D*5.*\b6\b"),
-        (("--batch", 128), r"instances\D*256.*\b128\b"),
+        (("--instances", 128), r"instances\D*256.*\b128\b"),
         (("--seed", 1), "seed was 0, now it is 1"),
-        (("--baseline", "none"), "baseline.*self.*none"),
+        (("--recipe", "none.toml"), "baseline.*self.*none"),
         (("--horizon", 21), r"horizon\D*20.*\b21\b"),
-        (("--optimizer", "adam"), "optimi[sz]er"),
+        (("--recipe", "adam.toml"), "optimizer was '?usual'?, now it is '?name=adam learning_rate=0.001"),
         (("--policy", "exp3"), "policy was '?softelim'?, now it is '?exp3"),
     ],
 )
 def test_resuming_with_other_settings_is_refused_with_the_difference(run_in, learned, changes, difference):
     folder = "runs/two-point-softelim"
+    (learned.folder / "none.toml").write_text('name = "gradband"\nestimator = "none"')
+    (learned.folder / "adam.toml").write_text('name = "gradband"\noptimizer = "adam"')
     ran = run_in(learned.folder, "learn", *LEARN, "--out", folder, *changes, "--resume")
     assert_refused(ran, difference)
 
@@ -187,7 +190,9 @@ TABLE = "horizon = 8\n[prior]\nkind = 'table'\nfile = 't.npz'\n"
 
 def test_gaussian_problem_is_learned_without_thompson_sampling(run, tmp_path):
     (tmp_path / "mine.toml").write_text(GAUSSIAN)
-    result = run("learn", "mine.toml", "--iterations", 2, "--batch", 64, "--instances", 500, "--json").json
+    result = run(
+        "learn", "mine.toml", "--iterations", 2, "--instances", 64, "--compare-on", 500, "--json"
+    ).json
     assert result["benchmarks"] == []
     assert result["problem"]["name"] == "mine"
     assert result["problem"]["prior"] == {"kind": "gaussian", "arms": 2, "mean": 0.0, "sd": 1.0}
@@ -202,17 +207,28 @@ def write_table(folder, name="mine.toml"):
 
 def test_table_is_learned_and_measured_on_what_was_held_out(run, tmp_path):
     write_table(tmp_path)
-    result = run("learn", "mine.toml", "--iterations", 2, "--batch", 64, "--json").json
+    result = run("learn", "mine.toml", "--iterations", 2, "--instances", 64, "--json").json
     assert result["instances"] == 10
     assert [row["name"] for row in result["benchmarks"]] == ["gittins", "ts"]
     assert result["problem"]["prior"]["file"] == "t.npz"
 
 
-def test_options_of_learning_are_taken(run, tmp_path):
-    step = ("--optimizer", "adam", "--learning-rate", 0.1, "--decay", 0.9, "--scale", "linear")
-    more = ("--policy", "softelim:theta=0.7", "--curriculum", 5, "--anneal", "--baseline", "none")
-    sizes = ("--horizon", 20, "--iterations", 2, "--batch", 64, "--instances", 200)
-    result = run("learn", *sizes, *step, *more, "--json").json
+RECIPE = """
+base = "algorithm-1"
+iterations = 2
+instances = 64
+estimator = "none"
+optimizer = { name = "adam", learning_rate = 0.1, decay = 0.9 }
+scale = "linear"
+temperature = "annealed"
+curriculum = [5]
+"""
+
+
+def test_a_recipe_file_is_followed(run, tmp_path):
+    (tmp_path / "mine.toml").write_text(RECIPE)
+    sizes = ("--horizon", 20, "--compare-on", 200)
+    result = run("learn", "--policy", "softelim:theta=0.7", *sizes, "--recipe", "mine.toml", "--json").json
     found = gradband.load(tmp_path / result["files"]["policy"])
     assert found.history["horizon"].tolist() == [5, 5, 20, 20]
     moved = np.diff(found.history["params"][:, 0], prepend=0.7)
@@ -220,6 +236,18 @@ def test_options_of_learning_are_taken(run, tmp_path):
     assert np.abs(moved[[1, 3]]) == pytest.approx(0.1, rel=1e-3)
     about = found.about["training"]
     assert (about["baseline"], about["scale"], about["temperature"]) == ("none", "linear", "annealed")
+    assert (about["recipe"], about["instances"]) == ("mine", 64)
+
+
+def test_learn_has_few_options():
+    """The rest is in recipes."""
+    assert len(inspect.signature(app.learn).parameters) - 1 <= 18  # the problem is an argument
+
+
+def test_an_option_that_was_renamed_still_works_and_says_so(run):
+    with pytest.warns(FutureWarning, match="--runs is now called --rollouts"):
+        ran = run("gradient", "--runs", 3, "--baselines", "self", "--theta", "1", *TINY)
+    assert ran.status == 0
 
 
 def test_name_of_a_problem_neither_leaves_the_folder_nor_breaks_the_table(run_in, tmp_path):
@@ -227,7 +255,7 @@ def test_name_of_a_problem_neither_leaves_the_folder_nor_breaks_the_table(run_in
     inner = tmp_path / "one" / "two" / "three"
     inner.mkdir(parents=True)
     (inner / "mine.toml").write_text(f"horizon = 9\nname = '{name}'\n[prior]\nkind = 'beta'\narms = 2\n")
-    ran = run_in(inner, "learn", "mine.toml", "--iterations", 1, "--batch", 99, "--instances", 10)
+    ran = run_in(inner, "learn", "mine.toml", "--iterations", 1, "--instances", 99, "--compare-on", 10)
     assert (ran.status, ran.err) == (0, "")
     assert f"{name}: 2 arms" in ran.out
     assert len(list((inner / "runs").rglob("policy.safetensors"))) == 1
@@ -340,9 +368,9 @@ def assert_refused(ran, word):
     ("command", "word"),
     [
         ("lern", "'lern'.*'learn'"),
-        ("learn --bath 3", "--bath.*--batch"),
+        ("learn --instanes 3", "--instanes.*--instances"),
         ("learn two-point more", "more"),
-        ("learn --batch", "--batch"),
+        ("learn --iterations", "--iterations"),
         ("learn two-pint", "unknown problem 'two-pint': did you mean 'two-point'"),
         ("compare zzz", "unknown problem 'zzz': Known: two-point"),
         ("gradient zzz", "unknown problem 'zzz'"),
@@ -352,29 +380,28 @@ def assert_refused(ran, word):
         ("learn --policy softelim:theta=x", "theta of softelim must be a number, not 'x'"),
         ("learn --policy softelim:theta", "theta of softelim must be a number, not ''"),
         ("learn --policy exp3:gradient=lema", "gradient of exp3 'lema': did you mean 'lemma'"),
-        ("learn --baseline slef", "unknown baseline 'slef': did you mean 'self'"),
         ("gradient --baselines none,slef", "unknown baseline 'slef': did you mean 'self'"),
         ("gradient --baselines ,", "baseline"),
-        ("learn --baseline self --rollouts 3", "self takes 2 rollouts, not 3"),
-        ("learn --optimizer adm", "unknown optimizer 'adm': did you mean 'adam'"),
-        ("learn --optimizer adam --learning-rate -1", "learning rate"),
-        ("learn --optimizer adam --learning-rate nan", "learning rate"),
-        ("learn --optimizer adam --decay 2", "decay"),
-        ("learn --learning-rate 0.1", "choose an --optimizer"),
-        ("learn --optimizer paper --decay 0.9", "choose an --optimizer"),
+        (
+            "learn --batch 3",
+            "--batch of learn is now --instances, and what was --instances is --compare-on",
+        ),
+        ("learn --baseline none", "--baseline is in the recipe now: .*--recipe mine.toml"),
+        ("learn --decay=0.9", "--decay is in the recipe now"),
+        ("learn --noise shared", "set noise in a problem file"),
+        ("learn --recipe garbage.toml", "garbage.toml is not valid TOML"),
+        ("learn --recipe gaussian.toml", "unknown key 'horizon': Known: base, name, iterations"),
+        ("learn --recipe missing.toml", "missing.toml: No such file"),
+        ("learn table.toml --recipe optimal.toml", "baseline optimal needs to know the best arm"),
+        ("learn table.toml --recipe expected.toml", "expected returns need means"),
         ("learn --recipe papr", "unknown recipe 'papr': did you mean 'paper'"),
         ("learn --imitate nobody", "unknown policy 'nobody'"),
         ("learn --imitate missing.safetensors", "missing.safetensors: No such file"),
         ("learn gaussian.toml --policy boltzmann --imitate gittins", r"gittins needs rewards in \[0, 1\]"),
-        ("learn table.toml --policy lstm --baseline critic", "baseline critic needs to know the best arm"),
-        ("learn --returns real", "unknown returns 'real': did you mean 'realised'"),
-        ("learn --scale lin", "unknown scale 'lin': did you mean 'linear'"),
-        ("learn --noise shard", "unknown noise 'shard': did you mean 'shared'"),
-        ("learn --curriculum 5,x", "curriculum"),
-        ("learn --curriculum 1", "horizon of at least 2, not 1"),
-        ("learn --batch 0", "batch must be a whole number of at least 1, not 0"),
+        ("compare --noise shard", "unknown noise 'shard': did you mean 'shared'"),
+        ("learn --instances 0", "instances must be a whole number of at least 1, not 0"),
         ("learn --iterations 0", "iterations must be a whole number of at least 1, not 0"),
-        ("learn --instances 1", "instances must be a whole number of at least 2, not 1"),
+        ("learn --compare-on 1", "instances must be a whole number of at least 2, not 1"),
         ("compare --instances 0", "instances"),
         ("gradient --instances 0", "instances"),
         ("learn --horizon 1", "2 arms it needs a horizon of at least 2, not 1"),
@@ -402,8 +429,6 @@ def assert_refused(ran, word):
         ("learn missing.toml", "missing.toml: No such file"),
         ("learn garbage.toml", "garbage.toml is not valid TOML"),
         ("learn lines.toml", "unknown key"),
-        ("learn table.toml --baseline optimal", "baseline optimal needs to know the best arm"),
-        ("learn table.toml --returns expected", "expected returns need means"),
         ("gradient table.toml", "baseline optimal needs to know the best arm"),
         ("learn table.toml --horizon 9", "table has 8 rounds, the horizon is 9"),
         ("compare gaussian.toml --policies ts", r"ts needs rewards in \[0, 1\]"),
@@ -420,6 +445,8 @@ def test_mistake_gives_one_line(run, tmp_path, command, word):
     write_table(tmp_path, "table.toml")
     (tmp_path / "gaussian.toml").write_text(GAUSSIAN)
     (tmp_path / "garbage.toml").write_text("horizon = \n\n\n")
+    (tmp_path / "optimal.toml").write_text('estimator = "optimal"')
+    (tmp_path / "expected.toml").write_text('estimator = { returns = "expected" }')
     (tmp_path / "lines.toml").write_text('"two\\nlines" = 1')
     (tmp_path / "garbage.safetensors").write_bytes(b"garbage" * 9)
     assert_refused(run(*command.split()), word)
@@ -491,10 +518,8 @@ def test_compiled_code_is_kept_in_the_cache_folder_unless_the_user_says_otherwis
 
 @pytest.mark.slow
 def test_a_network_is_learned_from_a_reference_and_explained(run):
-    command = (
-        "learn two-point --horizon 10 --policy lstm:hidden=4 --imitate optimal --iterations 3 --batch 20"
-    )
-    done = run(*command.split(), "--instances", "200", "--out", "net", "--json")
+    command = "learn two-point --horizon 10 --policy lstm:hidden=4 --imitate optimal --iterations 3"
+    done = run(*command.split(), "--instances", 20, "--compare-on", 200, "--out", "net", "--json")
     assert done.status == 0, done.err
     result = json.loads(done.out)
     assert result["params"]["arm"] == {"shape": [2, 4]}

@@ -90,7 +90,7 @@ def test_compare_says_why_there_is_no_optimum(run):
 
 
 def test_learn_fills_in_the_optimum(run):
-    sizes = ("--horizon", 20, "--iterations", 2, "--batch", 64, "--instances", 500)
+    sizes = ("--horizon", 20, "--iterations", 2, "--instances", 64, "--compare-on", 500)
     found = result(run("learn", *sizes, "--json"))
     assert found["optimum"] == pytest.approx(1.1425, abs=1e-4)
     assert set(found["share"]) == {"mean", "se"}

@@ -57,6 +57,17 @@ def test_problem_files_in_the_docs_are_problems(tmp_path):
         assert problems.load(str(file)).arms == 2
 
 
+def test_the_recipe_in_the_docs_is_one_with_every_key(tmp_path):
+    from gradband.learning import recipe_file
+    from gradband.policies import SoftElim
+
+    (block,) = re.findall(r"```toml\n(.*?)```", (ROOT / "docs/recipes.md").read_text(), re.DOTALL)
+    file = tmp_path / "mine.toml"
+    file.write_text(block)
+    assert recipe_file.load_recipe(file, SoftElim().bind(2, 200)).iterations == 200
+    assert all(re.search(rf"^\[?{key}\b", block, re.MULTILINE) for key in recipe_file.KEYS)
+
+
 def test_the_readme_shows_what_the_first_command_prints(tmp_path):
     """Up to rounding, which differs between machines."""
     shown = re.search(

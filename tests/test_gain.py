@@ -161,7 +161,7 @@ def test_a_long_test_is_measured_on_fewer_instances():
 
 @pytest.mark.slow
 def test_learn_tells_the_gain(fitted, tmp_path, monkeypatch, capsys):
-    words = ["--policy", "kl-softelim", "--iterations", "5", "--batch", "200", "--instances", "500"]
+    words = ["--policy", "kl-softelim", "--iterations", "5", "--instances", "200", "--compare-on", "500"]
     monkeypatch.setattr(
         sys, "argv", ["gradband", "learn", str(fitted), *words, "--out", str(tmp_path), "--json"]
     )

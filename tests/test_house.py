@@ -113,3 +113,29 @@ def test_readme_has_a_map_of_the_rooms():
     assert [room for room, _ in rows] == list(ROOMS)
     for room, named in rows:
         assert sorted(re.findall(r"`([^`]+)`", named)) == sorted(modules(PACKAGE / room)), room
+
+
+def test_whatever_imports_jax_has_set_its_flags():
+    """Whatever imports JAX also imports what sets its flags: itself, by its room or by another module."""
+    trees = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): ast.parse(
+            path.read_text(encoding="utf-8")
+        )
+        for path in PACKAGE.rglob("*.py")
+    }
+    imported = {}
+    for name, tree in trees.items():
+        found = {name.rpartition(".")[0]}  # its package is imported first
+        for node in tree.body:
+            if isinstance(node, ast.Import):
+                found |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        imported[name] = found
+    sets_flags = {"gradband.core.jax_setup"}
+    while more := {name for name in imported if imported[name] & sets_flags} - sets_flags:
+        sets_flags |= more
+    uses_jax = {
+        name for name in imported if {entry.partition(".")[0] for entry in imported[name]} & {"jax"}
+    }
+    assert uses_jax - sets_flags == set()

@@ -19,8 +19,8 @@ from gradband.learning import interruption
 pytestmark = pytest.mark.brief
 PROBLEM = gb.problems.named("two-point", horizon=20)
 SETTINGS = {"instances": 300, "checkpoint_every": 2, "seed": 4}
-WORDS = [sys.executable, "-m", "gradband", "learn", "two-point", "--horizon", "20", "--batch", "300"]
-WORDS += ["--instances", "300", "--iterations", "400", "--json", "--resume", "--out"]
+WORDS = [sys.executable, "-m", "gradband", "learn", "two-point", "--horizon", "20", "--instances", "300"]
+WORDS += ["--compare-on", "300", "--iterations", "400", "--json", "--resume", "--out"]
 
 
 def learn(path, iterations=8, **others):
@@ -184,7 +184,7 @@ def test_a_command_says_what_it_keeps(tmp_path):
 
 def test_a_command_that_is_stopped_while_it_compares_says_what_is_saved(tmp_path):
     words = [sys.executable, "-m", "gradband", "learn", "--horizon", "20", "--iterations", "2"]
-    words += ["--instances", "100000000", "--json", "--out", str(tmp_path)]
+    words += ["--compare-on", "100000000", "--json", "--out", str(tmp_path)]
     with started(words, tmp_path / "policy.safetensors") as process:
         time.sleep(0.5)
         process.send_signal(signal.SIGTERM)

@@ -19,7 +19,7 @@ from gradband.engine import processes
 
 pytestmark = pytest.mark.brief
 LEARN = [sys.executable, "-m", "gradband", "learn"]
-SMALL = ["two-point", "--horizon", "20", "--instances", "1300", "--devices", "1", "--json"]
+SMALL = ["two-point", "--horizon", "20", "--compare-on", "1300", "--devices", "1", "--json"]
 
 
 def free_port():
@@ -64,7 +64,7 @@ def same(one, other):
     return all(one[key] == other[key] for key in keys)
 
 
-WORDS = ("--iterations", "6", "--batch", "1300")  # three blocks
+WORDS = ("--iterations", "6", "--instances", "1300")  # three blocks
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def test_several_processes_give_the_bits_of_one(alone, tmp_path, count):
 
 @pytest.mark.slow
 def test_networks_too(tmp_path):
-    words = ("--policy", "lstm:hidden=8", "--iterations", "3", "--batch", "300")
+    words = ("--policy", "lstm:hidden=8", "--iterations", "3", "--instances", "300")
     codes, said = ended(start(3, *SMALL, *words, "--out", str(tmp_path / "together")))
     assert codes == [0] * 3, said
     assert same(json.loads(said[0][0]), learned(tmp_path / "alone", *words))
@@ -126,7 +126,7 @@ def test_processes_find_each_other_by_themselves(alone, tmp_path, environment):
 def test_a_process_that_hangs_ends_the_others(tmp_path, victim):
     """It is stopped, and shows no sign of life; its connections stay open."""
     folder = tmp_path / "together"
-    running = start(2, *SMALL, "--iterations", "100000", "--batch", "700", "--out", str(folder))
+    running = start(2, *SMALL, "--iterations", "100000", "--instances", "700", "--out", str(folder))
     deadline = time.monotonic() + 120
     while not (folder / "checkpoint.safetensors").exists():
         assert time.monotonic() < deadline
@@ -147,7 +147,7 @@ def test_a_process_that_hangs_ends_the_others(tmp_path, victim):
 @pytest.mark.parametrize("victim", [1, pytest.param(0, marks=pytest.mark.slow)])
 def test_a_process_that_dies_ends_the_others(tmp_path, victim):
     folder = tmp_path / "together"
-    words = [*SMALL, "--iterations", "3000", "--batch", "700", "--out", str(folder)]
+    words = [*SMALL, "--iterations", "3000", "--instances", "700", "--out", str(folder)]
     running = start(3, *words)
     deadline = time.monotonic() + 120
     while not (folder / "checkpoint.safetensors").exists():
@@ -189,7 +189,7 @@ def test_a_process_that_fails_ends_the_others(tmp_path, victim):
 def test_a_signal_to_one_process_is_one_to_all(tmp_path, told):
     """They leave after the same iteration, and the first one keeps it."""
     folder = tmp_path / "together"
-    running = start(2, *SMALL, "--iterations", "100000", "--batch", "700", "--out", str(folder))
+    running = start(2, *SMALL, "--iterations", "100000", "--instances", "700", "--out", str(folder))
     deadline = time.monotonic() + 120
     while not (folder / "checkpoint.safetensors").exists():
         assert time.monotonic() < deadline
@@ -207,7 +207,7 @@ def test_a_signal_to_one_process_is_one_to_all(tmp_path, told):
 LAST = """
 import signal, sys
 import gradband as gb
-from gradband.cli import main
+from gradband.cli import app, main
 from gradband.core.errors import StoppedError
 from gradband.engine import processes
 from gradband.learning import interruption
@@ -227,7 +227,7 @@ def learn():
     except interruption.Interrupted as stopped:
         raise StoppedError(str(stopped), 128 + stopped.number) from None
 
-main.app = lambda standalone_mode: learn()
+app.app = lambda words, standalone_mode: learn()
 main.main()
 """
 

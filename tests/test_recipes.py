@@ -1,5 +1,6 @@
 """Recipes: the paper's own, the usual ones, and what takes precedence."""
 
+import dataclasses
 import math
 
 import jax.numpy as jnp
@@ -12,7 +13,7 @@ from gradband.core import tensor_file
 from gradband.core.errors import InputError
 from gradband.core.pytrees import flattened
 from gradband.gradient.estimator import Estimate
-from gradband.learning import recipes
+from gradband.learning import recipe_file, recipes
 from gradband.policies import DQN, LSTM, SoftElim
 
 pytestmark = pytest.mark.brief
@@ -162,3 +163,121 @@ def test_a_damaged_critic_in_a_checkpoint_is_refused(tmp_path, change):
     tensor_file.save(file, "checkpoint", arrays, about)
     with pytest.raises(InputError, match="critic"):
         gb.learn(SoftElim(), SMALL, resume=True, **settings)
+
+
+# Recipe files.
+
+
+def written(folder, text):
+    path = folder / "mine.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_a_recipe_file_has_every_field_of_a_recipe():
+    fields = {field.name for field in dataclasses.fields(recipes.Recipe)}
+    assert fields | {"base"} == set(recipe_file.KEYS)
+    assert fields - set(recipe_file.STAGES) == set(recipe_file._READERS)
+
+
+EVERYTHING = """
+name = "all of it"
+base = "network"
+iterations = 7
+instances = 30
+most = 100_000
+scale = "linear"
+temperature = "annealed"
+entropy = "none"
+curriculum = [5, 10]
+survey = true
+choose = false
+estimator = { baseline = "leave-one-out", rollouts = 3, returns = "expected" }
+settings = { forget = 0.5 }
+
+[optimizer]
+name = "adam"
+learning_rate = 0.01
+cosine = true
+warm = 0.1
+fall = 0.4
+clip = 1.0
+
+[imitating]
+iterations = 3
+optimizer = "sgd"
+
+[tuning]
+instances = 20
+estimator = "none"
+"""
+
+
+def test_a_recipe_file_says_everything(tmp_path):
+    found = recipes.choose(LSTM().bind(2, 30), written(tmp_path, EVERYTHING))
+    assert (found.name, found.iterations, found.instances, found.most) == ("all of it", 7, 30, 100_000)
+    assert (found.scale, found.temperature, found.entropy) == ("linear", recipes.annealed, None)
+    assert (found.curriculum(30), found.survey, found.choose) == ((5, 10), True, False)
+    assert found.estimator == gb.Estimator("leave-one-out", 3, "expected")
+    assert found.settings == {"forget": 0.5}
+    usual = recipes.NETWORK
+    assert found.imitating.iterations == 3
+    assert found.imitating.instances == usual.imitating.instances
+    assert (found.tuning.instances, found.tuning.estimator.baseline) == (20, "none")
+    assert found.tuning.estimator.returns == "expected"
+    assert found.tuning.optimizer == usual.tuning.optimizer
+    theirs, ours = usual.optimizer_for(50, 40), found.optimizer_for(50, 40)
+    assert ours is found.optimizer_for(50, 40)
+    for optimizer in (theirs, ours):
+        assert len(optimizer.init({"w": jnp.zeros(())})) == 2  # it is clipped first
+
+
+def test_what_a_recipe_file_leaves_out_is_as_usual(tmp_path):
+    path = written(tmp_path, "iterations = 3\n")
+    found = recipes.choose(SoftElim().bind(2, 30), path)
+    assert found == dataclasses.replace(recipes.GRADBAND, name="mine", iterations=3)
+    learned = gb.learn(SoftElim(), SMALL, recipe=path, instances=50)
+    assert learned.history["regret"].shape == (3,)
+    plain = recipes.choose(SoftElim().bind(2, 30), written(tmp_path, 'optimizer = "paper"'))
+    assert plain.optimizer is None
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("iteration = 3", "mine.toml: unknown key 'iteration': did you mean 'iterations'"),
+        ("[tuning]\nsurvey = true", "unknown key 'tuning.survey'.* Known: tuning.iterations"),
+        ("iterations = 0", "iterations must be a whole number of at least 1"),
+        ("iterations = true", "iterations must be"),
+        ("imitating = 3", "imitating must be a table"),
+        ("base = 'papr'", "unknown base 'papr': did you mean 'paper'"),
+        ("base = ['paper']", "unknown base"),
+        ("name = 3", "name must be a string"),
+        ("survey = 1", "survey must be true or false"),
+        ("scale = 'lin'", "unknown scale 'lin': did you mean 'linear'"),
+        ("temperature = 'hot'", "unknown temperature 'hot': Known: none, annealed|did you mean"),
+        ("curriculum = 5", "curriculum must be a list of horizons"),
+        ("curriculum = [5, 'x']", "curriculum must be a whole number"),
+        ("estimator = 'slef'", "unknown baseline 'slef': did you mean 'self'"),
+        ("estimator = { baseline = ['self'] }", "baseline"),
+        ("estimator = { baseline = 'self', rollouts = 3 }", "self takes 2 rollouts, not 3"),
+        ("estimator = { returns = 'real' }", "unknown returns 'real': did you mean 'realised'"),
+        ("estimator = { returns = [] }", "unknown returns"),
+        ("settings = { thta = 1 }", "unknown key 'settings.thta': did you mean 'settings.theta'"),
+        ("settings = { theta = 'x' }", "settings.theta must be a finite number"),
+        ("optimizer = 'adm'", "unknown optimizer 'adm': did you mean 'adam'"),
+        ("optimizer = { name = 'adam', rate = 1 }", "unknown key 'optimizer.rate'"),
+        ("optimizer = { learning_rate = -1 }", "learning_rate must be"),
+        ("optimizer = { learning_rate = nan }", "learning_rate must be"),
+        ("optimizer = { decay = 2 }", "decay must be"),
+        ("optimizer = { decay = 0.5, cosine = true }", "decay or cosine, not both"),
+        ("optimizer = { warm = 0.5 }", "need cosine"),
+        ("optimizer = { clip = 0 }", "clip must be"),
+        ("optimizer = { name = 'paper', decay = 0.9 }", "finds its step size by itself"),
+        ("x = ", "is not valid TOML"),
+        ("x = " + "[" * 5000, "is not valid TOML"),
+    ],
+)
+def test_mistakes_in_a_recipe_file_are_named(tmp_path, text, word):
+    with pytest.raises(InputError, match=word):
+        gb.learn(SoftElim(), SMALL, recipe=written(tmp_path, text))

@@ -21,6 +21,7 @@ from gradband.cli.options import (
     load_problem,
 )
 from gradband.cli.shared import (
+    about,
     describe,
     file_name,
     known_optimum,
@@ -29,12 +30,11 @@ from gradband.cli.shared import (
     measure,
     optimal_policy,
     player,
-    references,
-    shares,
-    write_json,
 )
 
 if TYPE_CHECKING:
+    from gradband.evaluation.evaluate import Comparison
+    from gradband.evaluation.standing import Standing
     from gradband.problems import Problem
 
 
@@ -70,76 +70,61 @@ def compare(
 
       gradband compare --policies ts,my_policies.py:Tempered
     """
-    import gradband as gb
     from gradband.cli import figures, terminal
     from gradband.evaluation.evaluate import fresh_instances
+    from gradband.evaluation.standing import START, Standing, usual_policies
 
     task = load_problem(problem, arms, horizon, noise, afterwards)
-    label = label_of(task, problem)
-    folder = out or Path("runs") / file_name(f"{label}-compare")
+    folder = out or Path("runs") / file_name(f"{label_of(task, problem)}-compare")
     fresh_instances(task, instances)
-    entries = usual(task) if policies is None else named(policies, task, trust)
+    entries: dict[str, Any] = {**usual_policies(task)} if policies is None else named(policies, task, trust)
     make_folder(folder)
     if "optimal" in entries:
         entries["optimal"] = optimal_policy(task)
     optimum, note = known_optimum(task)
     # Thompson sampling is where the way to the optimum begins, also if nobody asked for it.
-    wanted = optimum is not None and entries and "ts" not in entries
-    unasked = {"ts": gb.policies.ThompsonSampling()} if wanted else {}
-    table = measure(entries | unasked, task, instances, seed, devices, memory)
-    covered = shares(table, optimum)
-    table = table.without("ts") if unasked else table
-    rows: list[dict[str, Any]] = [
-        {
-            "name": row.name,
-            "regret": row.regret.mean,
-            "se": row.regret.se,
-            "share": covered[row.name].mean if covered else None,
-            "share_se": covered[row.name].se if covered else None,
-            "seconds": row.seconds,
-        }
-        for row in table.rows
-    ]
-    count = len(table.rows[0].regrets)
+    unasked = optimum is not None and bool(entries) and START not in entries
+    added = {START: START} if unasked else {}
+    where: dict[str, Any] = {"seed": seed, "devices": devices, "memory": memory}
+    found = Standing.of(measure(entries | added, task, instances=instances, **where), optimum)
+    found = found.without(START) if unasked else found
     files = {"figure": str(folder / "regret.png"), "result": str(folder / "result.json")}
-    figures.comparison(Path(files["figure"]), describe(task, problem), rows, optimum)
-    result = {
-        "problem": task.describe() | {"name": label},
-        "instances": count,
-        "seed": seed,
-        "optimum": optimum,
-        "policies": rows,
-        "files": files,
-    }
-    write_json(Path(files["result"]), result)
-    if json:
-        terminal.print_json(result)
-        return
-    bars = ["from ts to the optimum"] if covered else []
+    result = {"problem": about(task, problem), "seed": seed, **found.as_dict(), "files": files}
+    figures.comparison(Path(files["figure"]), describe(task, problem), result["policies"], optimum)
+    title = f"{describe(task, problem)}, {found.instances} instances"
+    notes = f"{note}\nFiles: {', '.join(files.values())}"
+    terminal.emit(result, json, lambda: show(found, title, notes), files["result"])
+
+
+def show(found: "Standing", title: str, notes: str) -> None:
+    """The comparison as a table."""
+    from gradband.cli import figures, terminal
+
+    shares = found.shares
     terminal.print_table(
-        f"{describe(task, problem)}, {count} instances",
-        ["policy", "Bayes regret", "± se", "above the first", "± se", *bars, "seconds"],
+        title,
+        [
+            "policy",
+            "Bayes regret",
+            "± se",
+            "above the first",
+            "± se",
+            *(["from ts to the optimum"] if shares else []),
+            "seconds",
+        ],
         [
             [
                 figures.shortened(row.name),
                 f"{row.regret.mean:.3f}",
                 f"{row.regret.se:.3f}",
-                *above(table, row.name),
-                *([terminal.bar(covered[row.name].mean, covered[row.name].se)] if covered else []),
+                *above(found.table, row.name),
+                *([terminal.bar(shares[row.name].mean, shares[row.name].se)] if shares else []),
                 f"{row.seconds:.2f}",
             ]
-            for row in table.rows
+            for row in found.table.rows
         ],
-        f"{note}\nFiles: {', '.join(files.values())}",
+        notes,
     )
-
-
-def usual(task: "Problem") -> dict[str, Any]:
-    """What is compared unless something else is asked for."""
-    import gradband as gb
-
-    others = {"ucb1": gb.policies.UCB1(), "uniform": gb.policies.Uniform()}
-    return {"softelim": gb.policies.SoftElim(), **references(task), **others}
 
 
 def named(text: str, task: "Problem", trust: list[Path] | None = None) -> dict[str, Any]:
@@ -148,7 +133,7 @@ def named(text: str, task: "Problem", trust: list[Path] | None = None) -> dict[s
     return {word: None if word == "optimal" else player(word, task, trust) for word in words}
 
 
-def above(table: Any, name: str) -> tuple[str, str]:
+def above(table: "Comparison", name: str) -> tuple[str, str]:
     """A policy's regret above that of the first, and its standard error."""
     first = table.rows[0].name
     if name == first:

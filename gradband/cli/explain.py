@@ -2,12 +2,15 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gradband.cli.options import Arms, Devices, Horizon, Instances, Json, Memory, Seed, Trust, load_problem
-from gradband.cli.shared import make_folder, size_of, write_json
+from gradband.cli.shared import make_folder, size_of
+
+if TYPE_CHECKING:
+    from gradband.evaluation.explain import Explanation
 
 
 def explain(
@@ -74,28 +77,17 @@ def explain(
     figures.explanation(Path(files["figure"]), title, found)
     result = {
         "problem": task.describe() | {"name": label},
-        "policy": found.policy,
-        "instances": found.instances,
         "seed": seed,
-        "windows": [
-            {
-                "name": window.name,
-                "first": window.first,
-                "last": window.last,
-                "leading": vars(window.leading),
-                "agreement": window.agreement and vars(window.agreement),
-            }
-            for window in found.windows
-        ],
-        "pulls": [vars(share) for share in found.pulls],
-        "left_alone": found.left_alone,
-        "note": found.note,
+        **found.as_dict(),
         "files": files,
     }
-    write_json(Path(files["result"]), result)
-    if json:
-        terminal.print_json(result)
-        return
+    terminal.emit(result, json, lambda: show(found, title, files), files["result"])
+
+
+def show(found: "Explanation", title: str, files: dict[str, str]) -> None:
+    """What the policy does early, midway and late, as a table."""
+    from gradband.cli import figures, terminal
+
     notes = [
         f"Left alone, with less than 1 % of the pulls: {listed(found.left_alone)}.",
         *([f"There is no optimal policy to show. {found.note}"] if found.note else []),
@@ -106,7 +98,7 @@ def explain(
         f"{title}, {found.instances} instances",
         [
             "",
-            "pulls" if task.pulls_per_round > 1 else "rounds",
+            "pulls" if found.problem.pulls_per_round > 1 else "rounds",
             "pulls the best so far",
             "± se",
             *(["agrees with the optimal policy", "± se"] if shown else []),

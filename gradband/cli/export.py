@@ -54,12 +54,12 @@ def export(
         "bytes": model.ByteSize(),
         "files": {"model": str(target)},
     }
-    if json:
-        terminal.print_json(result)
-        return
-    print(f"{target}: {model.graph.name}, {model.ByteSize():,} bytes")
-    print(f"takes {', '.join(inputs)}")
-    print(f"gives {', '.join(outputs)}")
+    lines = [
+        f"{target}: {model.graph.name}, {model.ByteSize():,} bytes",
+        f"takes {', '.join(inputs)}",
+        f"gives {', '.join(outputs)}",
+    ]
+    terminal.emit(result, json, lambda: print(*lines, sep="\n"))
 
 
 def described(entry: Any) -> str:

@@ -1,9 +1,6 @@
 """`gradband gradient`."""
 
-import dataclasses
-from collections.abc import Callable
-from functools import partial
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,8 +19,10 @@ from gradband.cli.options import (
     parse_range,
     typed_policy,
 )
-from gradband.cli.shared import describe, label_of
-from gradband.core.errors import InputError
+from gradband.cli.shared import about, describe
+
+if TYPE_CHECKING:
+    from gradband.evaluation.gradient_curve import GradientCurve
 
 
 def gradient(
@@ -40,7 +39,7 @@ def gradient(
     ] = False,
     rollouts: Annotated[
         int | None,
-        typer.Option("--rollouts", "--runs", help="Rollouts on each instance, for leave-one-out (4)."),
+        typer.Option(help="Rollouts on each instance, for leave-one-out (4)."),
     ] = None,
     returns: Annotated[str, typer.Option(help="realised, or expected rewards in the return.")] = "realised",
     arms: Arms = None,
@@ -64,64 +63,33 @@ def gradient(
 
       gradband gradient bernoulli-10 --baselines self,leave-one-out --instances 2000
     """
-    import gradband as gb
     from gradband.cli import terminal
-    from gradband.exact.counts import check as check_exact
+    from gradband.evaluation.gradient_curve import gradient_curve
+    from gradband.gradient.estimator import Estimator
 
-    task = load_problem(problem, arms, horizon, noise)
-    start = typed_policy(policy)
-    if not isinstance(start, gb.policies.OneParameter):
-        raise InputError(f"{start.name} has no single parameter theta")
-    values, names = parse_range(theta), [name for name in baselines.split(",") if name]
-    if not names and not exact:
-        raise InputError("there is no baseline to compare")
-    estimators = {
-        name: gb.Estimator(name, rollouts if name == "leave-one-out" else None, returns) for name in names
-    }
-    for value in values:
-        bound = dataclasses.replace(start, theta=value).bind(task.arms, task.horizon)
-        for estimator in estimators.values():
-            estimator.check(bound, task)
-        if exact:
-            check_exact(bound, task)
-    rows: list[dict[str, Any]] = []
-    with terminal.progress("estimating", len(values) * (len(names) + exact)) as update:
-        for value in values:
-            if exact:
-                truth = gb.exact.by_counts(
-                    dataclasses.replace(start, theta=value),
-                    task,
-                    progress=partial(tell, update, len(rows), f"θ = {value:.4g}, exact"),
-                )
-                row = {"gradient": float(truth.gradient["theta"]), "se": 0.0, "spread": 0.0}
-                rows.append({"theta": value, "baseline": "exact", **row})
-            for name in names:
-                found = gb.estimate(
-                    dataclasses.replace(start, theta=value),
-                    task,
-                    instances=instances,
-                    estimator=estimators[name],
-                    seed=seed,
-                    devices=devices,
-                    memory=memory,
-                )
-                row = {"gradient": found.mean[0], "se": found.se[0], "spread": found.spread[0]}
-                rows.append({"theta": value, "baseline": name, **row})
-                update(len(rows), f"θ = {value:.4g}, {name}")
-    if json:
-        about = task.describe() | {"name": label_of(task, problem)}
-        terminal.print_json({"problem": about, "policy": start.name, "instances": instances, "rows": rows})
-        return
+    task, start = load_problem(problem, arms, horizon, noise), typed_policy(policy)
+    thetas, names = parse_range(theta), [name for name in baselines.split(",") if name]
+    several = {"leave-one-out": rollouts}
+    estimators = [Estimator(name, several.get(name), returns) for name in names]
+    where: dict[str, Any] = {"seed": seed, "devices": devices, "memory": memory}
+    with terminal.progress("estimating", 1) as update:
+        found = gradient_curve(
+            start, task, thetas, estimators, exact=exact, instances=instances, progress=update, **where
+        )
+    title = f"{found.policy} on {describe(task, problem)}" + (f", {instances} instances" if names else "")
+    result = {"problem": about(task, problem), **found.as_dict()}
+    terminal.emit(result, json, lambda: show(found, title))
+
+
+def show(found: "GradientCurve", title: str) -> None:
+    """The gradients as a table."""
+    from gradband.cli import terminal
+
     terminal.print_table(
-        f"{start.name} on {describe(task, problem)}" + (f", {instances} instances" if names else ""),
+        title,
         ["baseline", "θ", "gradient", "± se", "spread (m = 1)"],
         [
-            [str(r["baseline"]), *(f"{r[k]:.4g}" for k in ("theta", "gradient", "se", "spread"))]
-            for r in rows
+            [point.baseline, *(f"{n:.4g}" for n in (point.theta, point.gradient, point.se, point.spread))]
+            for point in found.points
         ],
     )
-
-
-def tell(update: Callable[[float, str], None], before: int, words: str, done: float) -> None:
-    """Shows how far a row is, after those before it."""
-    update(before + done, words)

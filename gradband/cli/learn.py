@@ -9,23 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gradband.cli.options import (
-    Afterwards,
     Arms,
     Devices,
     Horizon,
     Json,
     Memory,
-    Noise,
     PolicyName,
     ProblemName,
     Seed,
     load_problem,
-    make_estimator,
-    make_optimizer,
-    parse_curriculum,
+    parse_start,
     typed_policy,
 )
 from gradband.cli.shared import (
+    about,
     describe,
     file_name,
     known_optimum,
@@ -34,14 +31,15 @@ from gradband.cli.shared import (
     measure,
     optimal_policy,
     player,
-    references,
-    shares,
-    write_json,
 )
-from gradband.core.errors import StoppedError, whole
+from gradband.core.errors import StoppedError
 
 if TYPE_CHECKING:
     from gradband.evaluation.compare_with_defaults import Situation
+    from gradband.evaluation.outcome import Outcome
+    from gradband.policies import Policy
+    from gradband.policies.policy_file import Learned
+    from gradband.problems import Problem
 
 
 def learn(
@@ -49,14 +47,12 @@ def learn(
     policy: PolicyName = "softelim",
     arms: Arms = None,
     horizon: Horizon = None,
-    afterwards: Afterwards = None,
-    noise: Noise = None,
     recipe: Annotated[
         str | None,
         typer.Option(
-            help="Preset that supplies defaults for the other options: gradband (few parameters), "
-            "algorithm-1 (as the paper prints it), network, index, or paper or paper-yogi (the LSTM of "
-            "Appendix F)."
+            metavar="NAME|FILE",
+            help="How to learn: gradband (few parameters), algorithm-1 (as the paper prints it), network, "
+            "index, paper or paper-yogi (the LSTM of Appendix F), or a TOML file of your own.",
         ),
     ] = None,
     imitate: Annotated[
@@ -69,39 +65,13 @@ def learn(
     iterations: Annotated[
         int | None, typer.Option(help="Steps of gradient ascent, L, at each horizon (gradband: 100).")
     ] = None,
-    batch: Annotated[int | None, typer.Option(help="Instances in each step, m (gradband: 1000).")] = None,
-    baseline: Annotated[
-        str | None,
-        typer.Option(help="none, optimal, self, leave-one-out, critic or luck (gradband: self)."),
-    ] = None,
-    rollouts: Annotated[
-        int | None,
-        typer.Option("--rollouts", "--runs", help="Rollouts on each instance (leave-one-out: 4)."),
-    ] = None,
-    returns: Annotated[
-        str | None, typer.Option(help="realised or expected rewards in the return (gradband: realised).")
-    ] = None,
-    optimizer: Annotated[
-        str | None,
-        typer.Option(
-            help="paper (Algorithm 1 as printed, step 1/(c√L)) or an Optax optimiser: adam, yogi, sgd, …"
-        ),
-    ] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Step size of an Optax optimiser.")] = None,
-    decay: Annotated[float, typer.Option(help="Factor on that step size after each iteration.")] = 1.0,
-    scale: Annotated[
-        str, typer.Option(help="log, or linear as in the paper's Algorithm 1, for positive θ.")
-    ] = "log",
-    anneal: Annotated[
-        bool, typer.Option("--anneal", help="Anneal the temperature, as Appendix F.")
-    ] = False,
-    curriculum: Annotated[
-        str | None, typer.Option(help="Horizons to learn at first, e.g. 20,60; none for no others.")
-    ] = None,
     instances: Annotated[
+        int | None, typer.Option(help="Instances in each step, m (gradband: 1000).")
+    ] = None,
+    compare_on: Annotated[
         int | None,
         typer.Option(
-            help="Fresh instances to measure on (10 000; fewer where that would outlast learning)."
+            help="Fresh instances to compare on (10 000; fewer where that would outlast learning)."
         ),
     ] = None,
     seed: Seed = 0,
@@ -124,15 +94,26 @@ def learn(
 ) -> None:
     """Learn a policy, compare it with Thompson sampling and the optimum, and save it.
 
+    Everything else about how to learn is in a recipe: a name, or a TOML file with
+    what should differ from the usual one. For example, mine.toml may say
+
+      iterations = 200
+
+      estimator = { baseline = "leave-one-out", rollouts = 8 }
+
+      optimizer = { name = "adam", learning_rate = 0.05, decay = 0.99 }
+
+    Its keys: base (the recipe to begin with), iterations, instances, most, estimator,
+    optimizer, scale, temperature, entropy, curriculum, settings, survey, choose,
+    imitating, tuning. docs/recipes.md explains them.
+
     Examples:
 
       gradband learn
 
       gradband learn bernoulli-10 --seed 3 --out runs/ten-arms
 
-      gradband learn mine.toml --policy exp3:theta=0.5 --baseline leave-one-out --rollouts 8
-
-      gradband learn uniform-2 --optimizer adam --learning-rate 0.05 --decay 0.99
+      gradband learn mine-problem.toml --policy exp3:theta=0.5 --recipe mine.toml
 
       gradband learn uniform-2 --policy lstm --imitate optimal
 
@@ -144,51 +125,71 @@ def learn(
 
       srun gradband learn bernoulli-10 --policy index --distributed
     """
-    import gradband as gb
     from gradband import problems
     from gradband.cli import figures, terminal
-    from gradband.core.files import before as kept_before
     from gradband.engine import processes
     from gradband.evaluation.evaluate import fresh_instances
-    from gradband.evaluation.verdict import Verdict
-    from gradband.learning import interruption
+    from gradband.evaluation.outcome import MOST_INSTANCES, named_parameters
 
     began = time.perf_counter()
     if distributed or any(value is not None for value in (coordinator, peers, rank)):
         processes.connect(coordinator, peers, rank)
-    task = load_problem(problem, arms, horizon, noise, afterwards)
-    start = typed_policy(policy)
+    task, start = load_problem(problem, arms, horizon), typed_policy(policy)
     label = label_of(task, problem)
     folder = folder_of_first(out or Path("runs") / file_name(f"{label}-{start.name}"))
-    fresh_instances(task, MOST if instances is None else instances)
+    fresh_instances(task, MOST_INSTANCES if compare_on is None else compare_on)
     fitted = problems.fit_of(problem)
-    if batch is not None:
-        whole("batch", batch)
-    settings: dict[str, Any] = {
+    where: dict[str, Any] = {"seed": seed, "devices": devices, "memory": memory}
+    settings = where | {
         "recipe": recipe,
         "iterations": iterations,
-        "instances": batch,
-        "estimator": make_estimator(start, task, recipe, baseline, rollouts, returns),
-        "optimizer": make_optimizer(optimizer, learning_rate, decay),
-        "optimizer_name": " ".join(map(str, (optimizer, learning_rate, decay))) if optimizer else "",
-        "scale": scale,
-        "temperature": gb.annealed if anneal else None,
-        "curriculum": None if curriculum is None else parse_curriculum(curriculum),
+        "instances": instances,
         "imitate": reference(task, imitate) if imitate else None,
-        "params": given_params(start, task, policy),
-        "seed": seed,
-        "devices": devices,
-        "memory": memory,
+        "params": parse_start(policy, start, task),
         "checkpoint": folder / "checkpoint.safetensors",
         "resume": resume,
     }
     make_folder(folder)
-    kept = settings["checkpoint"], kept_before(settings["checkpoint"])
-    if resume and start.name != "dqn" and processes.first() and not any(map(os.path.lexists, kept)):
-        print(f"gradband: there is no checkpoint in {folder}: starting anew", file=sys.stderr)
+    learned = train(start, task, settings)
+    names = {"policy": "policy.safetensors", "curve": "training.png", "result": "result.json"}
+    files = {what: str(folder / name) for what, name in names.items()}
+    learned.about["source"] = problem  # where explain finds a prior that is in a file of its own
+    learned.save(files["policy"])
+    outcome, note = assess(learned, task, fitted, compare_on, where, files["policy"])
+    learned.about["evaluation"] = outcome.evaluation()
+    learned.save(files["policy"])
+    title, shown = f"{start.name} on {label}", named_parameters(learned.params)
+    figures.training_curve(Path(files["curve"]), title, learned.history, shown, outcome.levels())
+    result = {
+        "problem": about(task, problem),
+        **outcome.as_dict(),
+        "seed": seed,
+        "seconds": time.perf_counter() - began,
+        "files": files,
+    }
+    if processes.first():
+        notes = f"{note}\nFiles: {', '.join(files.values())}"
+        title = describe(task, problem)
+        terminal.emit(result, json, lambda: show(outcome, title, notes), files["result"])
+    if learned.stopped:
+        raise RuntimeError(f"learning stopped early: {learned.stopped}; the last good policy was saved")
+
+
+def train(start: "Policy", task: "Problem", settings: dict[str, Any]) -> "Learned":
+    """Learns under a progress bar; an interruption says how to go on."""
+    import gradband as gb
+    from gradband.cli import terminal
+    from gradband.core.files import before as kept_before
+    from gradband.engine import processes
+    from gradband.learning import interruption
+
+    file = settings["checkpoint"]
+    there = any(map(os.path.lexists, (file, kept_before(file))))
+    if settings["resume"] and start.name != "dqn" and processes.first() and not there:
+        print(f"gradband: there is no checkpoint in {file.parent}: starting anew", file=sys.stderr)
     try:
         with terminal.progress("learning", 1) as update:
-            learned = gb.learn(
+            return gb.learn(
                 start,
                 task,
                 **settings,
@@ -197,107 +198,61 @@ def learn(
     except interruption.Interrupted as stopped:
         again = "the same command with --resume goes on from there"
         raise StoppedError(f"{stopped} ({again})", 128 + stopped.number) from None
-    names = {"policy": "policy.safetensors", "curve": "training.png", "result": "result.json"}
-    files = {what: str(folder / name) for what, name in names.items()}
-    learned.about["source"] = problem  # where explain finds a prior that is in a file of its own
-    learned.save(files["policy"])
-    entries: dict[str, Any] = {f"{start.name}, learned": learned, f"{start.name}, before": learned.policy}
-    entries |= references(task)
-    instances = usual_instances(learned, task) if instances is None else instances
-    saved = f"interrupted while comparing; {files['policy']} has the learned policy"
+
+
+def assess(
+    learned: "Learned",
+    task: "Problem",
+    fitted: tuple[dict[str, Any], Path] | None,
+    compare_on: int | None,
+    where: dict[str, Any],
+    file: str,
+) -> "tuple[Outcome, str]":
+    """How the learned policy in a file compares, under progress bars, and a sentence on the optimum."""
+    from gradband.evaluation import outcome
+    from gradband.evaluation.standing import Standing
+    from gradband.learning import interruption
+
+    instances = outcome.instances_to_compare_on(learned, task) if compare_on is None else compare_on
+    entries = outcome.entries_to_compare(learned, task)
+    saved = f"interrupted while comparing; {file} has the learned policy"
     try:
         with interruption.at_once(f"{saved}, and the same command with --resume only compares"):
-            table = measure(entries, task, instances, seed, devices, memory)
-            situations = gains(learned, task, fitted, instances, seed, devices, memory)
+            table = measure(entries, task, instances=instances, **where)
+            situations = gains(learned, task, fitted, instances=instances, **where)
             optimum, note = known_optimum(task)
     except interruption.Interrupted as stopped:
         raise StoppedError(str(stopped), 128 + stopped.number) from None
-    covered = shares(table, optimum)
-    ours, before = (table[f"{start.name}, {when}"].regret for when in ("learned", "before"))
-    verdict = Verdict.of(table, start.name, f"{start.name}, learned", f"{start.name}, before")
-    benchmarks = [row for row in table.rows if not row.name.startswith(f"{start.name}, ")]
-    count = len(table.rows[0].regrets)
-    learned.about["evaluation"] = {"instances": count, "regret": vars(ours), "regret_before": vars(before)}
-    learned.save(files["policy"])
-    lines = {"learned": ours.mean, **{row.name: row.regret.mean for row in benchmarks}}
-    lines |= {} if optimum is None else {"optimum": optimum}
-    parameters = list(learned.params) if sum(p.size for p in learned.params.values()) <= 3 else []
-    figures.training_curve(
-        Path(files["curve"]), f"{start.name} on {label}", learned.history, parameters, lines
-    )
-    result = {
-        "problem": task.describe() | {"name": label},
-        "policy": start.name,
-        "params": described(learned.params),
-        "regret": vars(ours),
-        "regret_before": vars(before),
-        "optimum": optimum,
-        "share": vars(covered[f"{start.name}, learned"]) if covered else None,
-        "benchmarks": [{"name": r.name, "regret": r.regret.mean, "se": r.regret.se} for r in benchmarks],
-        "instances": count,
-        "seed": seed,
-        "verdict": {"words": verdict.in_words(task), "against": verdict.in_numbers()},
-        "gain": [in_numbers(situation) for situation in situations] or None,
-        "stopped": learned.stopped or None,
-        "seconds": time.perf_counter() - began,
-        "files": files,
-    }
-    write_json(Path(files["result"]), result)
-    if json and processes.first():
-        terminal.print_json(result)
-    elif processes.first():
-        terminal.print_table(
-            describe(task, problem),
-            ["policy", "Bayes regret", "± se", "from ts to the optimum"][: 4 if covered else 3],
+    return outcome.Outcome(learned, task, Standing.of(table, optimum), tuple(situations)), note
+
+
+def show(outcome: "Outcome", title: str, notes: str) -> None:
+    """The comparison as a table, the verdict, and the gain on a fitted problem."""
+    from gradband.cli import terminal
+
+    table, shares = outcome.standing.table, outcome.standing.shares
+    seconds = outcome.learned.about["training"]["seconds"]
+    terminal.print_table(
+        title,
+        ["policy", "Bayes regret", "± se", "from ts to the optimum"][: 4 if shares else 3],
+        [
             [
-                [
-                    row.name,
-                    f"{row.regret.mean:.3f}",
-                    f"{row.regret.se:.3f}",
-                    *([terminal.bar(covered[row.name].mean, covered[row.name].se)] if covered else []),
-                ]
-                for row in table.rows
-            ],
-            f"Learned {in_words(learned.params)} in {learned.about['training']['seconds']:.1f} s."
-            f"\n{verdict.in_words(task)}\n{note}\nFiles: {', '.join(files.values())}",
-        )
-        if situations:
-            show_gain(situations)
-    if learned.stopped:
-        raise RuntimeError(f"learning stopped early: {learned.stopped}; the last good policy was saved")
-
-
-MOST, FEWEST = 10_000, 2_000  # instances of the comparison, unless they are given
-CHEAP = 2_000  # n K up to which that takes a second or two
-
-
-def usual_instances(learned: Any, task: Any) -> int:
-    """Instances to compare on. A reference may cost 25 times what an instance does in learning."""
-    from gradband.gradient.estimator import FEW
-
-    if task.horizon * task.arms <= CHEAP or sum(leaf.size for leaf in learned.params.values()) > FEW:
-        return MOST
-    training = learned.about["training"]
-    return min(MOST, max(FEWEST, training["iterations"] * training["instances"] // 25))
-
-
-def given_params(start: Any, task: Any, text: str) -> dict[str, Any] | None:
-    """The parameters to start from, if the words on the policy say which θ."""
-    import jax
-
-    from gradband.policies import binding
-
-    return binding.check(start, task).init(jax.random.key(0)) if "theta=" in text else None
+                row.name,
+                f"{row.regret.mean:.3f}",
+                f"{row.regret.se:.3f}",
+                *([terminal.bar(shares[row.name].mean, shares[row.name].se)] if shares else []),
+            ]
+            for row in table.rows
+        ],
+        f"Learned {in_words(outcome.learned.params)} in {seconds:.1f} s."
+        f"\n{outcome.verdict.in_words(outcome.problem)}\n{notes}",
+    )
+    if outcome.situations:
+        show_gain(list(outcome.situations))
 
 
 def gains(
-    learned: Any,
-    task: Any,
-    fitted: tuple[dict[str, Any], Path] | None,
-    instances: int,
-    seed: int,
-    devices: int | None,
-    memory: str | None,
+    learned: "Learned", task: "Problem", fitted: tuple[dict[str, Any], Path] | None, **how: Any
 ) -> "list[Situation]":
     """What a policy gains where a prior was fitted to past experiments, or nothing for other problems."""
     from gradband.cli import terminal
@@ -306,43 +261,9 @@ def gains(
     if fitted is None:
         return []
     with terminal.progress("gain", 1) as update:
-        how: dict[str, Any] = {"instances": instances, "seed": seed, "devices": devices}
-        how["memory"] = memory
         return compare_with_defaults.measure(
             learned, task, *fitted, **how, progress=lambda name, done: update(done, name)
         )
-
-
-def in_numbers(situation: "Situation") -> dict[str, Any]:
-    """A situation's successes per test, and what the learned policy gains over each of the others."""
-    from gradband.evaluation.compare_with_defaults import LEARNED
-
-    rows = []
-    for row in situation.table.rows:
-        other = row.name != LEARNED
-        gain = vars(situation.gain(row.name)) if other else None
-        percent = vars(situation.percent(row.name)) if other else None
-        reward = vars(situation.reward(row.name))
-        rows.append({"name": row.name, "reward": reward, "gain": gain, "percent": percent})
-    checks = [
-        {
-            "explored": check.share,
-            "experiments": check.experiments,
-            "real": vars(check.real),
-            "promised": check.promised,
-            "holds": check.holds,
-        }
-        for check in situation.check
-    ]
-    return {
-        "situation": situation.name,
-        "instances": len(situation.table.rows[0].rewards),
-        "experiments": situation.experiments,
-        "conclusive": situation.conclusive,
-        "best_rival": situation.rival,
-        "policies": rows,
-        "check": checks,
-    }
 
 
 def show_gain(situations: "list[Situation]") -> None:
@@ -421,14 +342,6 @@ def reference(task: Any, text: str) -> Any:
     return optimal_policy(task) if text == "optimal" else player(text, task)
 
 
-def described(params: dict[str, Any]) -> dict[str, Any]:
-    """Parameters by name; of a network, whose weights are in its file, their shapes."""
-    from gradband.gradient.estimator import FEW
-
-    few = sum(leaf.size for leaf in params.values()) <= FEW
-    return params if few else {name: {"shape": list(leaf.shape)} for name, leaf in params.items()}
-
-
 def progress_of(step: Any) -> str:
     """A few words on an iteration."""
     where = f"{step.iteration}/{step.iterations}  {in_words(step.params)}"
@@ -437,9 +350,8 @@ def progress_of(step: Any) -> str:
 
 def in_words(params: dict[str, Any]) -> str:
     """A few parameters in words, or how many there are."""
-    import numpy as np
+    from gradband.evaluation.outcome import named_parameters, size_of
 
-    sizes = {name: np.size(value) for name, value in params.items()}
-    if sum(sizes.values()) > 3:
-        return f"{sum(sizes.values())} parameters"
+    if not named_parameters(params):
+        return f"{size_of(params)} parameters"
     return ", ".join(f"{name} = {float(value):.4g}" for name, value in params.items())

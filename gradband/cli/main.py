@@ -1,46 +1,21 @@
-"""The command line: its commands, and what becomes of their errors."""
+"""Where the command line starts: which parser a command has, and what becomes of its errors."""
 
 import os
 import sys
 import warnings
-from typing import Annotated
-
-import typer
 
 from gradband._version import __version__
-from gradband.cli.bench import bench
-from gradband.cli.compare import compare
-from gradband.cli.explain import explain
-from gradband.cli.export import export
-from gradband.cli.fit import fit
-from gradband.cli.gradient import gradient
-from gradband.cli.learn import learn
-from gradband.cli.optimum import optimum
-from gradband.cli.play import play
-from gradband.cli.reproduce import reproduce
 from gradband.core import resources
 from gradband.core.errors import InputError, OthersEndedError, StoppedError
+from gradband.core.extras import extra_of, needs
 
-app = typer.Typer(
-    name="gradband",
-    help="Learns exploration policies for bandits by gradient ascent on the Bayes reward.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
+EXTRAS = {"fit": "data", "export": "onnx"}
+"""what a command needs if that is not the extra `learn`"""
+USAGE = f"""gradband {__version__}, as installed for production:
 
+  gradband play FILE    plays a policy (--help says how)
 
-@app.callback(invoke_without_command=True)
-def root(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
-) -> None:
-    if version:
-        print(__version__)
-        raise typer.Exit()
-
-
-for command in (fit, learn, play, export, compare, explain, optimum, gradient, reproduce, bench):
-    app.command()(command)
+Every other command needs pip install 'gradband[learn]'."""
 
 
 def use_cache() -> None:
@@ -58,22 +33,17 @@ def use_cache() -> None:
 
 def main() -> None:
     """Runs the command line: exit code 2 for bad input, 1 for a failure, one sentence each."""
-    use_cache()
     warnings.formatwarning = in_a_sentence
     try:
-        status = app(standalone_mode=False)
-        if status == 130:  # what typer makes of Ctrl-C
-            raise KeyboardInterrupt
-        sys.exit(status if isinstance(status, int) else 0)
-    except (InputError, typer.TyperException) as error:
-        message = error.format_message() if isinstance(error, typer.TyperException) else str(error)
-        fail(message, 2)
+        sys.exit(run(sys.argv[1:]))
+    except InputError as error:
+        fail(str(error), 2)
     except OthersEndedError as error:
         print(f"gradband: {error}", file=sys.stderr, flush=True)
         os._exit(1)  # an orderly end would wait for the others
     except StoppedError as error:
         fail(str(error), error.status, alone=False)
-    except (KeyboardInterrupt, typer.Abort):
+    except KeyboardInterrupt:
         fail("interrupted", 130)
     except BrokenPipeError:
         os._exit(1)  # whoever read the output has gone
@@ -83,6 +53,29 @@ def main() -> None:
             raise
         first = (str(error).splitlines() or [""])[0]
         fail(first if isinstance(error, RuntimeError) else f"{type(error).__name__}: {first}", 1)
+
+
+def run(words: list[str]) -> int:
+    """Runs a command, and returns its exit code; without the package that it needs, one sentence."""
+    command = words[0] if words else "--help"
+    if command == "play":
+        from gradband.cli.play import play
+
+        play(words[1:])
+        return 0
+    use_cache()
+    try:
+        from gradband.cli import app
+
+        return app.run()
+    except ModuleNotFoundError as error:
+        extra = extra_of(error)
+        if extra is None:
+            raise
+        if command.startswith("-"):
+            print(__version__ if command == "--version" else USAGE)
+            return 0
+        raise needs(f"gradband {command}", EXTRAS.get(command, extra)) from None
 
 
 def in_a_sentence(

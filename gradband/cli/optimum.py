@@ -1,12 +1,15 @@
 """`gradband optimum`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gradband.cli.options import Afterwards, Arms, Horizon, Json, ProblemName, load_problem
-from gradband.cli.shared import describe, label_of, make_folder, write_json
+from gradband.cli.shared import about, describe, make_folder
+
+if TYPE_CHECKING:
+    from gradband.exact.optimum import Optimum
 
 
 def optimum(
@@ -43,21 +46,18 @@ def optimum(
         make_folder(out)
     with terminal.progress("optimum", 1) as update:
         best = gb.exact.optimum(task, progress=lambda done: update(done, "solving"))
-    numbers = ("reward", "regret", "error", "loss", "method", "seconds")
-    result = {
-        "problem": task.describe() | {"name": label_of(task, problem)},
-        **{name: getattr(best, name) for name in numbers},
-        "policy": best.policy.policy.name,
-        "files": {},
-    }
-    if out:
-        files = {"policy": str(out / "policy.safetensors"), "result": str(out / "result.json")}
-        result["files"] = files
+    files = {"policy": str(out / "policy.safetensors"), "result": str(out / "result.json")} if out else {}
+    if files:
         best.policy.save(files["policy"])
-        write_json(Path(files["result"]), result)
-    if json:
-        terminal.print_json(result)
-        return
+    result = {"problem": about(task, problem), **best.as_dict(), "files": files}
+    title = describe(task, problem)
+    terminal.emit(result, json, lambda: show(best, title, files), files.get("result"))
+
+
+def show(best: "Optimum", title: str, files: dict[str, str]) -> None:
+    """Reward and regret as a table, and how precise they are."""
+    from gradband.cli import terminal
+
     notes = [
         f"Method: {best.method}, {best.seconds:.2f} s.",
         f"The optimal reward is at most {best.error:.2g} higher, and the regret as much lower."
@@ -68,10 +68,10 @@ def optimum(
         notes.append("The policy's own reward is not known; gradband compare measures it.")
     elif best.loss > 1e-9:
         notes.append(f"The policy is {best.loss:.2g} short of that reward.")
-    if out:
-        notes.append(f"Files: {', '.join(result['files'].values())}")
+    if files:
+        notes.append(f"Files: {', '.join(files.values())}")
     terminal.print_table(
-        describe(task, problem),
+        title,
         ["", "Bayes optimum"],
         [["reward", f"{best.reward:.6f}"], ["regret", f"{best.regret:.6f}"]],
         "\n".join(notes),

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gradband.core.errors import InputError, number, unknown
+from gradband.core.errors import InputError
 
 if TYPE_CHECKING:
-    from gradband.gradient.estimator import Estimator
     from gradband.policies import Policy
     from gradband.problems import Problem
 
@@ -114,15 +113,6 @@ def typed_policy(text: str) -> "Policy":
     return as_policy(given.from_command_line(text)) if ".py:" in text else parse_policy(text)
 
 
-def parse_curriculum(text: str) -> list[int]:
-    """Whole numbers with commas between, or none."""
-    horizons = [] if text == "none" else [entry.strip() for entry in text.split(",") if entry]
-    for entry in horizons:
-        if not entry.isdecimal():
-            raise InputError(f"curriculum must hold whole numbers, not {entry!r}")
-    return [int(entry) for entry in horizons]
-
-
 def parse_range(text: str) -> list[float]:
     """Numbers from `low:high:count`, or the one number that is given."""
     import numpy as np
@@ -138,39 +128,11 @@ def parse_range(text: str) -> list[float]:
     return [float(value) for value in np.linspace(low, high, count)]
 
 
-def make_estimator(
-    policy: "Policy",
-    problem: "Problem",
-    recipe: str | None,
-    baseline: str | None,
-    rollouts: int | None,
-    returns: str | None,
-) -> "Estimator | None":
-    """The recipe's estimator with what is given in its place, or None if nothing is."""
-    if baseline is None and rollouts is None and returns is None:
+def parse_start(text: str, policy: "Policy", problem: "Problem") -> dict[str, Any] | None:
+    """The parameters to start from, if the words on the policy say which θ."""
+    if "theta=" not in text:
         return None
-    from gradband.gradient.estimator import Estimator
-    from gradband.learning import recipes
+    from gradband.core import prng
     from gradband.policies import binding
 
-    usual = recipes.choose(binding.check(policy, problem), recipe).estimate(problem)
-    count = usual.rollouts if baseline is None and rollouts is None else rollouts
-    return Estimator(baseline or usual.baseline, count, returns or usual.returns)
-
-
-def make_optimizer(name: str | None, learning_rate: float | None, decay: float) -> Any:
-    """An optimiser by name, or None for the recipe's."""
-    import optax
-
-    from gradband.learning.ascent import PLAIN
-
-    known = ["adabelief", "adagrad", "adam", "adamw", "lamb", "lion", "nadam", "rmsprop", "sgd", "yogi"]
-    if name is None or name == "paper":
-        if learning_rate is not None or decay != 1:
-            raise InputError("the step size is found by itself: choose an --optimizer to set it")
-        return None if name is None else PLAIN
-    if name not in known:
-        raise unknown("optimizer", name, ["paper", *known])
-    rate = number("learning rate", 1e-3 if learning_rate is None else learning_rate, 0, 1e6)
-    schedule = optax.exponential_decay(rate, 1, number("decay", decay, 1e-6, 1)) if decay != 1 else rate
-    return getattr(optax, name)(schedule)
+    return binding.check(policy, problem).init(prng.root(0))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gradband.cli.options import Json
-from gradband.cli.shared import make_folder, write_json
+from gradband.cli.shared import make_folder
 from gradband.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -119,11 +119,8 @@ def reproduce(
         "seconds": time.perf_counter() - began,
         "files": files,
     }
-    write_json(Path(files["result"]), result)
-    if json:
-        terminal.print_json(result)
-    else:
-        show_rows(f"{', '.join(words)}, {profile} profile", rows, files)
+    title = f"{', '.join(words)}, {profile} profile"
+    terminal.emit(result, json, lambda: show_rows(title, rows, files), files["result"])
     if failed:
         unit, reason = failed[0]
         raise RuntimeError(f"{len(failed)} units failed, the first of them {in_words(unit)}: {reason}")
@@ -228,21 +225,22 @@ def show_list(wanted: "list[Experiment]", store: "Store", profile: str, json: bo
                 }
             )
     left = sum(minutes for _, minutes in pending(wanted, store)[0])  # what panels share is done once
-    if json:
-        terminal.print_json({"profile": profile, "minutes_left": left, "panels": rows})
-        return
-    terminal.print_table(
-        f"{profile} profile",
-        ["panel", "title", "minutes on 2 cores", "units of work", "done"],
-        [
-            [row["panel"], row["title"], f"{row['minutes']:g}", str(row["units"]), str(row["done"])]
-            for row in rows
-        ],
-        f"About {max(1, left):.0f} minutes are left: what panels share is done once."
-        if left
-        else "All of it is done.",
-        texts=2,
-    )
+
+    def show() -> None:
+        terminal.print_table(
+            f"{profile} profile",
+            ["panel", "title", "minutes on 2 cores", "units of work", "done"],
+            [
+                [row["panel"], row["title"], f"{row['minutes']:g}", str(row["units"]), str(row["done"])]
+                for row in rows
+            ],
+            f"About {max(1, left):.0f} minutes are left: what panels share is done once."
+            if left
+            else "All of it is done.",
+            texts=2,
+        )
+
+    terminal.emit({"profile": profile, "minutes_left": left, "panels": rows}, json, show)
 
 
 def made(spent: str) -> dict[str, str]:

@@ -8,7 +8,6 @@ from gradband.core.errors import InputError
 
 if TYPE_CHECKING:
     from gradband.evaluation.evaluate import Comparison
-    from gradband.policies import Policy
     from gradband.policies.policy_file import Learned
     from gradband.problems import Problem
 
@@ -22,6 +21,11 @@ def describe(problem: "Problem", source: str) -> str:
     return f"{label_of(problem, source)}: {size_of(problem)}"
 
 
+def about(problem: "Problem", source: str) -> dict[str, Any]:
+    """The problem as results have it."""
+    return problem.describe() | {"name": label_of(problem, source)}
+
+
 def size_of(problem: "Problem") -> str:
     """The number of arms, of rounds or pulls, and of pulls afterwards."""
     words = f"{problem.arms} arms, {problem.horizon} rounds"
@@ -30,22 +34,13 @@ def size_of(problem: "Problem") -> str:
     return words + (f", {problem.afterwards} pulls afterwards" if problem.afterwards else "")
 
 
-def measure(
-    entries: dict[str, Any],
-    problem: "Problem",
-    instances: int,
-    seed: int,
-    devices: int | None,
-    memory: str | None,
-) -> "Comparison":
-    """Evaluates policies under a progress bar."""
+def measure(entries: dict[str, Any], problem: "Problem", **how: Any) -> "Comparison":
+    """Evaluates policies under a progress bar, as `gb.evaluate` does."""
     import gradband as gb
     from gradband.cli import terminal
 
-    settings: dict[str, Any] = {"instances": instances, "seed": seed, "devices": devices}
-    settings["memory"] = memory
     with terminal.progress("evaluating", 1) as update:
-        return gb.evaluate(entries, problem, **settings, progress=terminal.in_turn(update, entries))
+        return gb.evaluate(entries, problem, **how, progress=terminal.in_turn(update, entries))
 
 
 def known_optimum(problem: "Problem") -> tuple[float | None, str]:
@@ -77,21 +72,6 @@ def player(text: str, problem: "Problem | None" = None, trust: list[Path] | None
     return given.from_command_line(text, problem, trust)
 
 
-def references(problem: "Problem") -> "dict[str, Policy]":
-    """The fair policies to compare with on a problem: ts, gittins, ts:prior and gittins:prior."""
-    from gradband.policies.references import fair
-
-    return fair(problem)
-
-
-def shares(table: "Comparison", optimum: float | None) -> dict[str, Any]:
-    """How much of the way from Thompson sampling to the optimum each covers, where both are known."""
-    names = [row.name for row in table.rows]
-    if optimum is None or "ts" not in names or table["ts"].regret.mean <= optimum:
-        return {}
-    return {name: table.share(name, "ts", optimum) for name in names}
-
-
 def file_name(label: str) -> str:
     """A label as the name of a file or folder."""
     return re.sub(r"[^\w.-]", "-", label)
@@ -104,11 +84,3 @@ def make_folder(folder: Path) -> Path:
     except OSError as error:
         raise InputError(f"can't write to {folder}: {error.strerror}") from None
     return folder
-
-
-def write_json(path: Path, result: dict[str, Any]) -> None:
-    import json
-
-    from gradband.core.files import finite, write_text
-
-    write_text(path, json.dumps(finite(result), indent=2, allow_nan=False) + "\n")

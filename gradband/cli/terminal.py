@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -25,7 +26,22 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from gradband.core.files import finite
+from gradband.core.files import finite, write_text
+
+
+def emit(
+    result: dict[str, Any],
+    as_json: bool,
+    show: Callable[[], None],
+    file: str | Path | None = None,
+) -> None:
+    """What a command found: kept in a file, if one is given, and printed as JSON, or as `show` does."""
+    if file is not None:
+        write_text(Path(file), json.dumps(finite(result), indent=2, allow_nan=False) + "\n")
+    if as_json:
+        print_json(result)
+    else:
+        show()
 
 
 def print_json(result: dict[str, Any]) -> None:

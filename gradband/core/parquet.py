@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from gradband.core import resources
 from gradband.core.errors import InputError
+from gradband.core.extras import needs
 
 if TYPE_CHECKING:
     import polars
@@ -36,7 +37,7 @@ def read(path: Path, columns: list[str] | None = None) -> "polars.DataFrame":
     try:
         import polars
     except ImportError:
-        raise InputError("reading Parquet needs polars: pip install 'gradband[data]'") from None
+        raise needs("reading Parquet", "data") from None
     # Addresses, not bytes in use: every thread reserves some that it never touches.
     most = (resources.free_memory() or 8 << 30) + (4 << 30) + resources.cores() * (256 << 20)
     command = [sys.executable, "-P", "-c", TRIAL, str(most), str(path), *(columns or ())]

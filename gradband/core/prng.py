@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from gradband.core import jax_setup as jax_setup
 from gradband.core.errors import whole
 
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))

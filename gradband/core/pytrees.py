@@ -8,6 +8,8 @@ import jax
 import numpy as np
 from jax import Array
 
+from gradband.core import jax_setup as jax_setup
+
 Class = TypeVar("Class", bound=type)
 FEW_NUMBERS = 8  # of an array that is shown as it is
 

@@ -18,6 +18,8 @@ import jax.numpy as jnp
 from jax import Array
 from jax.extend import core
 
+from gradband.core import jax_setup as jax_setup
+
 _ELEMENTWISE = """
     abs acos add and asin atan atan2 cbrt ceil clamp convert_element_type copy cos cosh digamma div eq erf
     erf_inv erfc exp exp2 expm1 floor ge gt integer_pow is_finite le lgamma log log1p logistic lt max min

@@ -72,6 +72,29 @@ class Situation:
         others = [row for row in self.table.rows if row.name != LEARNED]
         return max(others, key=lambda row: row.reward.mean).name
 
+    def as_dict(self) -> dict[str, Any]:
+        """Successes per test, and what the learned policy gains over each of the others."""
+        rows = []
+        for row in self.table.rows:
+            other = row.name != LEARNED
+            rows.append(
+                {
+                    "name": row.name,
+                    "reward": vars(self.reward(row.name)),
+                    "gain": vars(self.gain(row.name)) if other else None,
+                    "percent": vars(self.percent(row.name)) if other else None,
+                }
+            )
+        return {
+            "situation": self.name,
+            "instances": len(self.table.rows[0].rewards),
+            "experiments": self.experiments,
+            "conclusive": self.conclusive,
+            "best_rival": self.rival,
+            "policies": rows,
+            "check": [check.as_dict() for check in self.check],
+        }
+
 
 def other_priors(fit: dict[str, Any], folder: Path) -> list[priors.Prior]:
     """The priors that were fitted and not chosen, without a kind that earlier versions had."""

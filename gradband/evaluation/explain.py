@@ -45,6 +45,12 @@ class Window:
     agreement: Mean | None
     """probability that the policy gives to the optimal policy's choice"""
 
+    def as_dict(self) -> dict[str, Any]:
+        return vars(self) | {
+            "leading": vars(self.leading),
+            "agreement": self.agreement and vars(self.agreement),
+        }
+
 
 @dataclasses.dataclass(frozen=True)
 class Maps:
@@ -102,6 +108,17 @@ class Explanation:
     def left_alone(self) -> tuple[int, ...]:
         """The arms that get less than 1 % of the pulls, counted from 1."""
         return tuple(i for i, share in enumerate(self.pulls, start=1) if share.mean < ALONE)
+
+    def as_dict(self) -> dict[str, Any]:
+        """What `gradband explain` writes of it: all but the arrays behind the picture."""
+        return {
+            "policy": self.policy,
+            "instances": self.instances,
+            "windows": [window.as_dict() for window in self.windows],
+            "pulls": [vars(share) for share in self.pulls],
+            "left_alone": self.left_alone,
+            "note": self.note,
+        }
 
 
 def explain(

@@ -74,7 +74,9 @@ class Verdict:
         """What to use, and what to try, where a reference is as good or better; or nothing."""
         if not self.best or self.grade(self.best) == "better":
             return (
-                [] if self.grade(self.before) == "better" else ["More instances (--batch) may show more."]
+                []
+                if self.grade(self.before) == "better"
+                else ["More instances (--instances) may show more."]
             )
         single = problem.pulls_per_round == 1 and problem.unit
         network = self.policy in ("lstm", "index")
@@ -85,7 +87,7 @@ class Verdict:
             ideas.append("--policy index")
         if single and network:
             ideas.append("--imitate gittins")
-        ideas.append("more instances (--batch)" if not network else "more iterations (--iterations)")
+        ideas.append("more instances (--instances)" if not network else "more iterations (--iterations)")
         return [f"Use {self.best} instead, or try {', '.join(ideas)}."]
 
 

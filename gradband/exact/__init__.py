@@ -1,5 +1,6 @@
 """Exact answers, for problems small enough to have them. Tests rest on these."""
 
+from gradband.core import jax_setup as jax_setup
 from gradband.exact.bounds import softelim_regret_bound
 from gradband.exact.counts import by_counts
 from gradband.exact.enumeration import Exact, by_enumeration

@@ -45,6 +45,12 @@ class Optimum:
         error = f", error {self.error:.2g}" if self.error else ""
         return f"Optimum(regret {self.regret:.6g}, reward {self.reward:.6g}{error}, by {self.method})"
 
+    def as_dict(self) -> dict[str, Any]:
+        """What `gradband optimum` writes of it."""
+        return {field: value for field, value in vars(self).items() if field != "policy"} | {
+            "policy": self.policy.policy.name
+        }
+
 
 def optimum(problem: Problem | str, *, progress: Progress | None = None) -> Optimum:
     """The Bayes-optimal reward, regret and policy of a problem, or an error that says why there is none.

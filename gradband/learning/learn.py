@@ -32,13 +32,13 @@ def learn(
     policy: Policy | str,
     problem: Problem | str,
     *,
-    recipe: Recipe | str | None = None,
+    recipe: Recipe | str | Path | None = None,
     iterations: int | None = None,
     instances: int | None = None,
     estimator: Estimator | Baseline | str | None = None,
     optimizer: optax.GradientTransformation | None = None,
     optimizer_name: str = "",
-    scale: str = "log",
+    scale: str | None = None,
     temperature: Callable[[int, int], float] | None = None,
     curriculum: Sequence[int] | None = None,
     imitate: Policy | Learned | None = None,
@@ -53,10 +53,11 @@ def learn(
 ) -> Learned:
     """Learns θ by L = `iterations` steps, each on m = `instances` fresh instances.
 
-    What is not given is in the `recipe`: its name, one of your own, or the usual one of the policy (see
-    `gradband.learning.recipes`). With few parameters L = 100, m = 1000, and the baseline is self. If no
-    θ is given, ascent starts at the best of several values on common instances. Its steps are Adam's and
-    fall; any Optax optimiser with any schedule can take their place (it is given −ĝ, since Optax descends).
+    What is not given is in the `recipe`: its name, one of your own, a TOML file (docs/recipes.md), or the
+    usual one of the policy (see `gradband.learning.recipes`). With few parameters L = 100, m = 1000, and
+    the baseline is self. If no θ is given, ascent starts at the best of several values on common instances.
+    Its steps are Adam's and fall; any Optax optimiser with any schedule can take their place (it is given
+    −ĝ, since Optax descends).
     What is returned is the best of start, average and last, and of what lies near, on instances that
     neither training nor `evaluate` uses: `about["choice"]`. The recipe "algorithm-1" has Algorithm 1 as
     printed: from θ₀, with the paper's step size α = 1/(c √L), where c bounds the norm of ĝ at θ₀ with high

@@ -34,20 +34,20 @@ from gradband.problems import Problem
 class Wishes:
     """How the caller of `learn` wants a policy to be learned; what is None is left to the recipe."""
 
-    recipe: Recipe | str | None = None
+    recipe: Recipe | str | Path | None = None
     iterations: int | None = None
     instances: int | None = None
     estimator: Estimator | Baseline | str | None = None
     optimizer: optax.GradientTransformation | None = None
     optimizer_name: str = ""
-    scale: str = "log"
+    scale: str | None = None
     temperature: Temperature | None = None
     curriculum: Sequence[int] | None = None
     imitate: Policy | Learned | None = None
     params: Params | None = None
 
     def __post_init__(self) -> None:
-        if self.scale not in SCALES:
+        if self.scale is not None and self.scale not in SCALES:
             raise unknown("scale", self.scale, SCALES)
 
     def size(self, recipe: Recipe, problem: Problem) -> tuple[int, int]:
@@ -141,7 +141,7 @@ def make_plan(policy: Policy, problem: Problem, wishes: Wishes, session: Session
         warm = usual.imitating or usual
         warm_size = wishes.size(warm, problem)
         todo.insert(0, stages.agreement(problem, bound[-1], warm, wishes.imitate, warm_size, on))
-    temperature = wishes.temperature or main.temperature
+    temperature, scale = wishes.temperature or main.temperature, wishes.scale or usual.scale
     training = {
         "recipe": usual.name,
         "iterations": size[0],
@@ -153,13 +153,13 @@ def make_plan(policy: Policy, problem: Problem, wishes: Wishes, session: Session
         "entropy": _name(main.entropy),
         "imitate": _policy_name(wishes.imitate),
         "temperature": _name(temperature),
-        "optimizer": wishes.optimizer_name or ("usual" if wishes.optimizer is None else "given"),
-        "scale": wishes.scale,
+        "optimizer": wishes.optimizer_name or _optimizer_name(wishes.optimizer, main),
+        "scale": scale,
         "survey": survey,
     }
     about = describe_run(problem, training, session.seed)
     settings = _settings(about, policy, start)
-    ascent = wishes.optimizer, wishes.scale, temperature
+    ascent = wishes.optimizer, scale, temperature
     return Plan(problem, bound[-1], usual, tuple(todo), start, survey, *ascent, key, on, settings, about)
 
 
@@ -196,6 +196,11 @@ def _policy_name(imitate: Policy | Learned | None) -> str:
     if imitate is None:
         return "none"
     return imitate.name if isinstance(imitate, Policy) else imitate.policy.name
+
+
+def _optimizer_name(given: optax.GradientTransformation | None, recipe: Recipe) -> str:
+    """What a checkpoint says of the optimiser: a recipe file's is written out."""
+    return "given" if given is not None else getattr(recipe.optimizer, "words", "usual")
 
 
 def _name(function: Any) -> str:

@@ -130,7 +130,7 @@ def learn(policy: Policy, problem: Problem, wishes: Wishes, session: Session) ->
         "recipe": wishes.recipe is not None,
         "estimator": estimator is not None and as_estimator(estimator) != Estimator(),
         "optimizer": wishes.optimizer is not None,
-        "scale": wishes.scale != "log",
+        "scale": wishes.scale not in (None, "log"),
         "temperature": wishes.temperature is not None,
         "curriculum": bool(wishes.curriculum),
         "imitate": wishes.imitate is not None,

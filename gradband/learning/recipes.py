@@ -5,6 +5,7 @@ import functools
 import math
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import optax
@@ -35,6 +36,8 @@ class Recipe:
     estimator: Estimator = Estimator("self")
     optimizer: Optimizer | None = None
     """an Optax optimiser for L iterations at horizon n; None for the paper's constant α = 1/(c √L)"""
+    scale: str = "log"
+    """on which positive parameters move, or linear as in the paper"""
     temperature: Callable[[int, int], float] | None = None
     entropy: Callable[[int, int, int], float] | None = None
     """what the entropy of a round's p is worth in iteration i of L at horizon n"""
@@ -208,8 +211,8 @@ USUAL = {
 }
 
 
-def choose(policy: Policy, given: Recipe | str | None) -> Recipe:
-    """The recipe of this name, or the usual one of a bound policy.
+def choose(policy: Policy, given: Recipe | str | Path | None) -> Recipe:
+    """The recipe of this name or file, or the usual one of a bound policy.
 
     >>> from gradband.policies import LSTM, SoftElim
     >>> names = [choose(policy.bind(2, 200), None).name for policy in (SoftElim(), LSTM())]
@@ -221,6 +224,10 @@ def choose(policy: Policy, given: Recipe | str | None) -> Recipe:
     if given is None:
         many = sum(math.prod(leaf.shape) for leaf in policy.shapes().values()) > FEW
         return USUAL.get(policy.name, NETWORK if many else GRADBAND)
-    if given in RECIPES:
+    if isinstance(given, str) and given in RECIPES:
         return RECIPES[given]
-    raise unknown("recipe", given, RECIPES)
+    if str(given).endswith(".toml"):
+        from gradband.learning.recipe_file import load_recipe  # which begins with these recipes
+
+        return load_recipe(given, policy)
+    raise unknown("recipe", given, [*RECIPES, "FILE.toml"])

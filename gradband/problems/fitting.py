@@ -41,6 +41,17 @@ class Fit:
         """The mean log-likelihood of a held-out experiment; a single one leaves its error infinite."""
         return mean_of(self.held_out)
 
+    def as_dict(self, best: "Fit") -> dict[str, Any]:
+        """Its score, how far it is below the best fit, paired by experiment, and its numbers."""
+        below = mean_of(best.held_out - self.held_out)
+        return {
+            "name": self.name,
+            "log_likelihood": self.score.mean,
+            "below": below.mean,
+            "below_se": below.se,
+            "numbers": {name: vars(value) for name, value in self.numbers.items()},
+        }
+
 
 def mean_of(values: np.ndarray) -> Mean:
     """A mean with its standard error, which of a single value is infinite."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from gradband.core import files, parquet, tensor_file
 from gradband.core.errors import InputError, number, unknown
+from gradband.core.extras import needs
 from gradband.problems import delimited
 
 if TYPE_CHECKING:
@@ -152,7 +153,7 @@ def _frame(path: Path, columns: Columns) -> "polars.DataFrame":
     try:
         import polars
     except ImportError:
-        raise InputError("reading past experiments needs polars: pip install 'gradband[data]'") from None
+        raise needs("reading past experiments", "data") from None
     try:
         if path.suffix.lower() == ".parquet":
             files.read(path, delimited.SIZE_LIMIT, only=4)

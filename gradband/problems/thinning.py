@@ -7,6 +7,7 @@ the two disagree, so will every gain that is computed from this prior.
 
 import dataclasses
 import math
+from typing import Any
 
 import numpy as np
 
@@ -39,6 +40,15 @@ class Check:
     def holds(self) -> bool | None:
         """Whether the promise is within two standard errors, or None if experiments are too few."""
         return None if self.experiments < FEWEST else abs(self.z) <= 2
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "explored": self.share,
+            "experiments": self.experiments,
+            "real": vars(self.real),
+            "promised": self.promised,
+            "holds": self.holds,
+        }
 
 
 def check(

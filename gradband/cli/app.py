@@ -1,0 +1,72 @@
+"""The commands that Typer parses: all of them except `play`, which it only lists."""
+
+import sys
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from gradband._version import __version__
+from gradband.cli import play
+from gradband.cli.bench import bench
+from gradband.cli.compare import compare
+from gradband.cli.explain import explain
+from gradband.cli.export import export
+from gradband.cli.fit import fit
+from gradband.cli.gradient import gradient
+from gradband.cli.learn import learn
+from gradband.cli.old_options import update_words
+from gradband.cli.optimum import optimum
+from gradband.cli.reproduce import reproduce
+from gradband.core.errors import InputError
+
+app = typer.Typer(
+    name="gradband",
+    help="Learns exploration policies for bandits by gradient ascent on the Bayes reward.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    if version:
+        print(__version__)
+        raise typer.Exit()
+
+
+def listed_play() -> None:
+    """Stands for `gradband play`, which is parsed without Typer, in the list of commands."""
+    play.play(sys.argv[2:])
+
+
+COMMANDS: dict[str, Callable[..., None]] = {
+    "fit": fit,
+    "learn": learn,
+    "play": listed_play,
+    "export": export,
+    "compare": compare,
+    "explain": explain,
+    "optimum": optimum,
+    "gradient": gradient,
+    "reproduce": reproduce,
+    "bench": bench,
+}
+for name, command in COMMANDS.items():
+    app.command(name, help=play.SUMMARY if name == "play" else None)(command)
+
+
+def run() -> int:
+    """Runs the command of `sys.argv`, and returns its exit code."""
+    try:
+        status = app(update_words(sys.argv[1:]), standalone_mode=False)
+    except typer.TyperException as error:
+        raise InputError(error.format_message()) from None
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+    if status == 130:  # what typer makes of Ctrl-C
+        raise KeyboardInterrupt
+    return status if isinstance(status, int) else 0

@@ -1,0 +1,50 @@
+"""Options of earlier versions: those with a new name still work, those that moved say where to."""
+
+import warnings
+
+from gradband.core.errors import InputError
+
+RENAMED = {"fit": {"--batch": "--pulls-per-round"}, "gradient": {"--runs": "--rollouts"}}
+IN_A_RECIPE = {
+    "--baseline": 'estimator = { baseline = "…" }',
+    "--rollouts": "estimator = { rollouts = … }",
+    "--runs": "estimator = { rollouts = … }",
+    "--returns": 'estimator = { returns = "…" }',
+    "--optimizer": 'optimizer = { name = "…" }',
+    "--learning-rate": 'optimizer = { name = "…", learning_rate = … }',
+    "--decay": 'optimizer = { name = "…", decay = … }',
+    "--scale": 'scale = "…"',
+    "--anneal": 'temperature = "annealed"',
+    "--curriculum": "curriculum = […]",
+}
+"""what a recipe file says in place of an option of `gradband learn`"""
+MOVED = {
+    "--batch": "--batch of learn is now --instances, and what was --instances is --compare-on",
+    "--noise": "--noise is not an option of learn: set noise in a problem file (docs/problems.md)",
+    "--afterwards": "--afterwards is not an option of learn: set afterwards in a problem file "
+    "(docs/problems.md)",
+    **{
+        option: f"{option} is in the recipe now: write {words} to mine.toml, and give --recipe mine.toml"
+        for option, words in IN_A_RECIPE.items()
+    },
+}
+
+
+def update_words(words: list[str]) -> list[str]:
+    """The words of a command line with options as they are called now, or an error that says what to do.
+
+    >>> with warnings.catch_warnings(action="ignore"):
+    ...     update_words(["fit", "past.csv", "--batch=200"])
+    ['fit', 'past.csv', '--pulls-per-round=200']
+    """
+    command, renamed = words[0] if words else "", RENAMED.get(words[0], {}) if words else {}
+    found = []
+    for word in words:
+        option, equals, value = word.partition("=")
+        if command == "learn" and option in MOVED:
+            raise InputError(MOVED[option])
+        if option in renamed:
+            warnings.warn(f"{option} is now called {renamed[option]}", FutureWarning, stacklevel=1)
+            option = renamed[option]
+        found.append(option + equals + value)
+    return found

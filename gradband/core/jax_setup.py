@@ -1,0 +1,21 @@
+"""What JAX must be told before it starts. Every room that computes with JAX imports this first.
+
+Without JAX, importing it gives one sentence that names the extra. Production never imports it, so that
+playing a policy changes no environment variable.
+"""
+
+import importlib.util
+import os
+
+from gradband.core.extras import needs
+
+if importlib.util.find_spec("jax") is None:
+    raise needs("learning and evaluating policies", "learn")
+
+# A scan over rounds is hundreds of tiny steps, which XLA runs faster if it compiles them as one function
+# with several results per loop. There is no other way to ask for that than this variable, before JAX's
+# first computation; flags of this kind that the user has set stay.
+XLA_OPTIONS = "xla_cpu_small_while_loop_byte_threshold=100000000,xla_cpu_use_multi_output_fusion=true"
+_FLAGS = os.environ.get("XLA_FLAGS", "")
+if "xla_backend_extra_options" not in _FLAGS:
+    os.environ["XLA_FLAGS"] = f"{_FLAGS} --xla_backend_extra_options={XLA_OPTIONS}".strip()

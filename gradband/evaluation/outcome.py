@@ -1,0 +1,118 @@
+"""What came out of learning: a policy beside itself before, references and the optimum, and a verdict."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from gradband.core.statistics import Mean
+from gradband.evaluation.compare_with_defaults import Situation
+from gradband.evaluation.evaluate import Row
+from gradband.evaluation.standing import Standing
+from gradband.evaluation.verdict import Verdict
+from gradband.gradient.estimator import FEW
+from gradband.policies import references
+from gradband.policies.policy_file import Learned
+from gradband.problems import Problem
+
+MOST_INSTANCES, FEWEST_INSTANCES = 10_000, 2_000  # of the comparison, unless they are given
+CHEAP = 2_000  # n K up to which that takes a second or two
+NAMED_PARAMETERS = 3  # up to which parameters are shown one by one
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """A learned policy, and how it compares."""
+
+    learned: Learned
+    problem: Problem
+    standing: Standing
+    situations: tuple[Situation, ...] = ()
+    """what it gains where a prior was fitted to past experiments"""
+
+    @property
+    def name(self) -> str:
+        return self.learned.policy.name
+
+    @property
+    def regret(self) -> Mean:
+        return self.standing.table[f"{self.name}, learned"].regret
+
+    @property
+    def regret_before(self) -> Mean:
+        return self.standing.table[f"{self.name}, before"].regret
+
+    @property
+    def benchmarks(self) -> list[Row]:
+        """The references."""
+        return [row for row in self.standing.table.rows if not row.name.startswith(f"{self.name}, ")]
+
+    @property
+    def verdict(self) -> Verdict:
+        return Verdict.of(self.standing.table, self.name, f"{self.name}, learned", f"{self.name}, before")
+
+    def levels(self) -> dict[str, float]:
+        """Regrets to draw beside the training curve."""
+        found = {"learned": self.regret.mean, **{row.name: row.regret.mean for row in self.benchmarks}}
+        return found if self.standing.optimum is None else found | {"optimum": self.standing.optimum}
+
+    def evaluation(self) -> dict[str, Any]:
+        """What a policy file says of how good it is."""
+        return {
+            "instances": self.standing.instances,
+            "regret": vars(self.regret),
+            "regret_before": vars(self.regret_before),
+        }
+
+    def as_dict(self) -> dict[str, Any]:
+        """What `gradband learn` writes of it."""
+        share = self.standing.shares.get(f"{self.name}, learned")
+        verdict = self.verdict
+        return {
+            "policy": self.name,
+            "params": describe_params(self.learned.params),
+            "regret": vars(self.regret),
+            "regret_before": vars(self.regret_before),
+            "optimum": self.standing.optimum,
+            "share": share and vars(share),
+            "benchmarks": [
+                {"name": row.name, "regret": row.regret.mean, "se": row.regret.se}
+                for row in self.benchmarks
+            ],
+            "instances": self.standing.instances,
+            "verdict": {"words": verdict.in_words(self.problem), "against": verdict.in_numbers()},
+            "gain": [situation.as_dict() for situation in self.situations] or None,
+            "stopped": self.learned.stopped or None,
+        }
+
+
+def entries_to_compare(learned: Learned, problem: Problem) -> dict[str, Any]:
+    """The policies that a learned one is compared with, and itself."""
+    name = learned.policy.name
+    own = {f"{name}, learned": learned, f"{name}, before": learned.policy}
+    return own | references.fair(problem)
+
+
+def instances_to_compare_on(learned: Learned, problem: Problem) -> int:
+    """Instances to compare on. A reference may cost 25 times what an instance does in learning."""
+    if problem.horizon * problem.arms <= CHEAP or size_of(learned.params) > FEW:
+        return MOST_INSTANCES
+    training = learned.about["training"]
+    return min(MOST_INSTANCES, max(FEWEST_INSTANCES, training["iterations"] * training["instances"] // 25))
+
+
+def size_of(params: dict[str, Any]) -> int:
+    """How many numbers the parameters are."""
+    return sum(int(np.size(leaf)) for leaf in params.values())
+
+
+def named_parameters(params: dict[str, Any]) -> list[str]:
+    """Parameters that are few enough to be shown one by one."""
+    return list(params) if size_of(params) <= NAMED_PARAMETERS else []
+
+
+def describe_params(params: dict[str, Any]) -> dict[str, Any]:
+    """Parameters by name; of a network, whose weights are in its file, their shapes."""
+    if size_of(params) <= FEW:
+        return params
+    return {name: {"shape": list(leaf.shape)} for name, leaf in params.items()}

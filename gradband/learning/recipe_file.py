@@ -1,0 +1,203 @@
+"""Recipes from TOML files (docs/recipes.md): every field of `Recipe`, over those of another recipe."""
+
+import dataclasses
+import functools
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import optax
+
+from gradband.core import files
+from gradband.core.errors import InputError, number, shown, unknown, whole
+from gradband.gradient.estimator import Estimator
+from gradband.learning import recipes
+from gradband.learning.ascent import SCALES
+from gradband.learning.recipes import Recipe
+from gradband.policies import Policy
+
+LARGEST_FILE = 1 << 20  # bytes of a recipe file
+OPTIMIZERS = ("adabelief", "adagrad", "adam", "adamw", "lamb", "lion", "nadam", "rmsprop", "sgd", "yogi")
+STAGES = {
+    "imitating": ("iterations", "instances", "most", "optimizer"),
+    "tuning": ("iterations", "instances", "most", "estimator", "optimizer", "temperature", "entropy"),
+}
+"""the keys that apply to a part of learning"""
+KEYS = ("base", *(field.name for field in dataclasses.fields(Recipe)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Optimizer:
+    """An Optax optimiser by name, with the sizes of its steps, as a recipe has it."""
+
+    name: str = "adam"
+    learning_rate: float = 1e-3
+    decay: float = 1.0
+    """factor on the learning rate after each iteration"""
+    cosine: bool = False
+    """whether steps fall along a cosine to almost nothing"""
+    warm: float = 0.0
+    """share of the iterations in which steps grow to the learning rate; with `cosine`"""
+    fall: float = 0.0
+    """steps are smaller by (20/n)^fall at horizons n above 20; with `cosine`"""
+    clip: float | None = None
+    """norm above which a gradient is cut"""
+
+    def __post_init__(self) -> None:
+        if self.name not in OPTIMIZERS:
+            raise unknown("optimizer", self.name, ["paper", *OPTIMIZERS])
+        number("optimizer.learning_rate", self.learning_rate, 0, 1e6)
+        number("optimizer.decay", self.decay, 1e-6, 1)
+        number("optimizer.warm", self.warm, 0, 1)
+        number("optimizer.fall", self.fall, 0, 10)
+        if self.clip is not None:
+            number("optimizer.clip", self.clip, 1e-30)
+        if _flag("optimizer.cosine", self.cosine) and self.decay != 1:
+            raise InputError("an optimizer has decay or cosine, not both")
+        if not self.cosine and (self.warm or self.fall):
+            raise InputError("optimizer.warm and optimizer.fall need cosine = true")
+
+    @property
+    def words(self) -> str:
+        """All of it on one line, which a checkpoint is compared by."""
+        return " ".join(f"{field.name}={getattr(self, field.name)}" for field in dataclasses.fields(self))
+
+    def __call__(self, iterations: int, horizon: int) -> optax.GradientTransformation:
+        return _made(self, iterations, horizon)
+
+
+@functools.lru_cache(maxsize=64)  # so that steps are compiled once
+def _made(how: Optimizer, iterations: int, horizon: int) -> optax.GradientTransformation:
+    schedule: Any = how.learning_rate
+    if how.cosine:
+        schedule = recipes.sizes(iterations, horizon, how.learning_rate, how.fall, how.warm)
+    elif how.decay != 1:
+        schedule = optax.exponential_decay(how.learning_rate, 1, how.decay)
+    found = getattr(optax, how.name)(schedule)
+    return found if how.clip is None else optax.chain(optax.clip_by_global_norm(how.clip), found)
+
+
+def load_recipe(path: str | Path, policy: Policy) -> Recipe:
+    """The recipe of a file. What it does not say is as in its `base`, or as usual for the policy."""
+    try:
+        given = tomllib.loads(files.read(path, LARGEST_FILE).decode("utf-8"))
+    except InputError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is not valid TOML: {error}") from None
+    try:
+        return parse_recipe(given, policy, Path(path).stem)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def parse_recipe(given: dict[str, Any], policy: Policy, name: str = "mine") -> Recipe:
+    """A recipe for a policy from what a recipe file says.
+
+    >>> from gradband.policies import SoftElim
+    >>> parse_recipe({"iterations": 7, "estimator": {"baseline": "none"}}, SoftElim()).estimator
+    Estimator(baseline='none', rollouts=1, returns='realised')
+    """
+    _check_keys("", given, KEYS)
+    base = given.get("base")
+    if base is not None and (not isinstance(base, str) or base not in recipes.RECIPES):
+        raise unknown("base", base, recipes.RECIPES)
+    usual = recipes.choose(policy, base)
+    if not isinstance(given.get("name", name), str):
+        raise InputError(f"name must be a string, not {shown(given['name'])}")
+    changes = _changes("", {k: v for k, v in given.items() if k not in ("base", *STAGES)}, usual, policy)
+    for stage in STAGES.keys() & given.keys():
+        _check_keys(f"{stage}.", _table(stage, given[stage]), STAGES[stage])
+        own = getattr(usual, stage) or dataclasses.replace(usual, imitating=None, tuning=None)
+        changes[stage] = dataclasses.replace(own, **_changes(f"{stage}.", given[stage], own, policy))
+    return dataclasses.replace(usual, **{"name": name, **changes})
+
+
+def _changes(prefix: str, given: dict[str, Any], usual: Recipe, policy: Policy) -> dict[str, Any]:
+    """The fields that a table gives, checked."""
+    return {key: _READERS[key](f"{prefix}{key}", value, usual, policy) for key, value in given.items()}
+
+
+def _estimator(key: str, value: Any, usual: Recipe, policy: Policy) -> Estimator:
+    """What is given in place of the usual estimator's; a baseline comes with its own number of rollouts."""
+    given = _table(key, {"baseline": value} if isinstance(value, str) else value)
+    _check_keys(f"{key}.", given, ("baseline", "rollouts", "returns"))
+    for name in ("baseline", "returns"):
+        if not isinstance(given.get(name, ""), str):
+            raise InputError(f"{key}.{name} must be a string, not {shown(given[name])}")
+    own = "baseline" in given or "rollouts" in given
+    return Estimator(
+        given.get("baseline", usual.estimator.baseline),
+        given.get("rollouts") if own else usual.estimator.rollouts,
+        given.get("returns", usual.estimator.returns),
+    )
+
+
+def _optimizer(key: str, value: Any, usual: Recipe, policy: Policy) -> Optimizer | None:
+    given = _table(key, {"name": value} if isinstance(value, str) else value)
+    _check_keys(f"{key}.", given, tuple(field.name for field in dataclasses.fields(Optimizer)))
+    if given.get("name") == "paper":
+        if len(given) > 1:
+            raise InputError("the optimizer 'paper' finds its step size by itself: name another to set it")
+        return None
+    return Optimizer(**given)
+
+
+def _curriculum(key: str, value: Any, usual: Recipe, policy: Policy) -> Callable[[int], tuple[int, ...]]:
+    if value == "rising":
+        return recipes.rising
+    if not isinstance(value, list):
+        raise InputError(f'{key} must be a list of horizons, or "rising", not {shown(value)}')
+    horizons = tuple(whole(key, entry) for entry in value)
+    return lambda horizon: horizons
+
+
+def _settings(key: str, value: Any, usual: Recipe, policy: Policy) -> dict[str, float]:
+    given = _table(key, value)
+    _check_keys(f"{key}.", given, tuple(policy.settings()))
+    return usual.settings | {name: number(f"{key}.{name}", entry) for name, entry in given.items()}
+
+
+def _one_of(choices: dict[str, Any]) -> Callable[[str, Any, Recipe, Policy], Any]:
+    def read(key: str, value: Any, usual: Recipe, policy: Policy) -> Any:
+        if not isinstance(value, str) or value not in choices:
+            raise unknown(key, value, choices)
+        return choices[value]
+
+    return read
+
+
+def _flag(key: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise InputError(f"{key} must be true or false, not {shown(value)}")
+    return value
+
+
+_READERS: dict[str, Callable[[str, Any, Recipe, Policy], Any]] = {
+    "name": lambda key, value, usual, policy: value,
+    "iterations": lambda key, value, usual, policy: whole(key, value),
+    "instances": lambda key, value, usual, policy: whole(key, value),
+    "most": lambda key, value, usual, policy: whole(key, value),
+    "estimator": _estimator,
+    "optimizer": _optimizer,
+    "scale": _one_of({scale: scale for scale in SCALES}),
+    "temperature": _one_of({"none": None, "annealed": recipes.annealed}),
+    "entropy": _one_of({"none": None, "fading": recipes.fading_entropy}),
+    "curriculum": _curriculum,
+    "settings": _settings,
+    "survey": lambda key, value, usual, policy: _flag(key, value),
+    "choose": lambda key, value, usual, policy: _flag(key, value),
+}
+
+
+def _table(key: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InputError(f"{key} must be a table, [{key}], not {shown(value)}")
+    return value
+
+
+def _check_keys(prefix: str, given: dict[str, Any], allowed: tuple[str, ...]) -> None:
+    for key in given:
+        if key not in allowed:
+            raise unknown("key", f"{prefix}{key}", [prefix + name for name in allowed])

@@ -1,0 +1,150 @@
+"""What each extra brings: the wheel, built here and installed into environments of its own."""
+
+import json
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+import gradband as gb
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = "from importlib.metadata import distributions\nprint(*(d.name for d in distributions()))"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+class Environment:
+    """A new environment with the wheel, and nothing of the tests' own."""
+
+    def __init__(self, folder, wheel, extra=""):
+        venv.create(folder, with_pip=False)
+        self.folder, self.bin = folder, folder / "bin"
+        pip = [sys.executable, "-m", "pip", "--python", str(self.bin / "python"), "install", "-q"]
+        flags = ["--disable-pip-version-check", "--no-compile", "-c", str(ROOT / "constraints.txt")]
+        subprocess.run([*pip, *flags, f"{wheel}{extra}"], check=True, capture_output=True)
+
+    def run(self, *words, text=""):
+        """Runs a command of the environment, in its folder."""
+        mine = ("PYTHON", "JAX_", "XLA_")
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(mine)}
+        return subprocess.run(
+            [self.bin / words[0], *words[1:]],
+            input=text,
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=self.folder,
+            env=kept,
+        )
+
+    def python(self, code, *words):
+        return self.run("python", "-c", code, *words)
+
+
+@pytest.fixture(scope="module")
+def production(wheel, tmp_path_factory):
+    """As `pip install gradband` makes it."""
+    return Environment(tmp_path_factory.mktemp("production"), wheel)
+
+
+def test_production_brings_numpy_alone(production):
+    assert sorted(production.python(PACKAGES).stdout.split()) == ["gradband", "numpy"]
+
+
+PLAY = """
+import os, sys
+before = dict(os.environ)
+import gradband as gb
+player = gb.Player(sys.argv[1], seed=3, journal="test.jsonl")
+for _ in range(20):
+    arm = player.select()
+    print(int(arm), end=" ")
+    player.update(arm, arm == 1)
+assert os.environ == before
+assert not {"jax", "numba", "scipy"} & set(sys.modules)
+"""
+
+
+def test_a_policy_is_played_in_production_as_it_is_here(production, files):
+    path = files("softelim")
+    ran = production.python(PLAY, path)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    player, arms = gb.Player(path, seed=3), []
+    for _ in range(20):
+        arms.append(player.select())
+        player.update(arms[-1], arms[-1] == 1)
+    assert [int(arm) for arm in ran.stdout.split()] == arms
+    lines = "".join(json.dumps({"op": "select"}) + "\n" for _ in range(3))
+    told = production.run("gradband", "play", path, "--journal", "test.jsonl", text=lines)
+    assert told.returncode == 0
+    assert "goes on after 40 events, with the seed 3" in told.stderr
+    again = [json.loads(line)["arm"] for line in told.stdout.splitlines()]
+    assert again == [int(player.select()) for _ in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("command", "extra"), [("learn", "learn"), ("compare", "learn"), ("fit", "data"), ("export", "onnx")]
+)
+def test_a_command_names_the_extra_that_it_needs(production, command, extra):
+    ran = production.run("gradband", command, "--json")
+    sentence = f"gradband: gradband {command} needs the extra '{extra}': pip install 'gradband[{extra}]'\n"
+    assert (ran.returncode, ran.stdout, ran.stderr) == (2, "", sentence)
+
+
+def test_production_knows_its_version_and_says_what_it_can_do(production):
+    assert production.run("gradband", "--version").stdout == f"{gb.__version__}\n"
+    for words in ((), ("--help",)):
+        ran = production.run("gradband", *words)
+        assert (ran.returncode, ran.stderr) == (0, "")
+        assert "gradband play FILE" in ran.stdout
+        assert "pip install 'gradband[learn]'" in ran.stdout
+    assert "--journal" in production.run("gradband", "play", "--help").stdout
+
+
+MISSING = """
+import gradband as gb
+def tell(name):
+    try:
+        getattr(gb, name)
+    except gb.InputError as error:
+        assert isinstance(error, ImportError)
+        print(str(error).partition(" needs ")[2])
+for name in ("learn", "evaluate", "estimate", "exact", "explain", "priors"):
+    tell(name)
+try:
+    from gradband.learning.learn import learn
+except ImportError as error:
+    print(str(error).partition(" needs ")[2])
+"""
+
+
+def test_names_that_need_an_extra_say_so_in_python(production):
+    ran = production.python(MISSING)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.splitlines() == ["the extra 'learn': pip install 'gradband[learn]'"] * 7
+
+
+@pytest.mark.slow
+def test_the_extra_learn_learns(wheel, tmp_path):
+    research = Environment(tmp_path, wheel, "[learn]")
+    sizes = ("--horizon", "20", "--iterations", "3")
+    ran = research.run("gradband", "learn", *sizes, "--out", "learned", "--json")
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads(ran.stdout)["regret"]["mean"] > 0
+    played = research.run("gradband", "play", "learned/policy.safetensors", text='{"op": "select"}\n')
+    assert json.loads(played.stdout)["arm"] in (0, 1)
+    assert "polars" not in research.python(PACKAGES).stdout.split()
+    (tmp_path / "past.csv").write_text("experiment,arm,pulls,successes\n1,1,10,1\n")
+    ran = research.run("gradband", "fit", "past.csv")
+    assert "needs the extra 'data': pip install 'gradband[data]'" in ran.stderr
