@@ -116,7 +116,19 @@ def test_help_knows_every_policy_by_its_line_in_the_package():
 def test_a_policy_of_ones_own_goes_all_the_way(module, run, tmp_path):
     """Learned, saved, compared, explained, exported and played, from the command line."""
     (tmp_path / "my_policies.py").write_text(module.read_text())
-    few = ("--iterations", 2, "--batch", 64, "--instances", 100, "--horizon", 20, "--out", "made", "--json")
+    few = (
+        "--iterations",
+        2,
+        "--instances",
+        64,
+        "--compare-on",
+        100,
+        "--horizon",
+        20,
+        "--out",
+        "made",
+        "--json",
+    )
     code, out, err = run("learn", "two-point", "--policy", "my_policies.py:Tempered:theta=0.7", *few)
     assert code == 0, err
     file = json.loads(out)["files"]["policy"]

@@ -45,7 +45,7 @@ def test_a_network_is_learned_at_rising_horizons(monkeypatch):
     """A tenth of the horizon, three tenths, all of it; what is computed there does not matter here."""
 
     def flat(todo, on):
-        regrets, gradient = np.zeros(todo.instances), flattened(todo.operands[1])
+        regrets, gradient = np.zeros(todo.instances), flattened(todo.operands[0].params)
         return Estimate(0 * gradient, gradient, gradient, None, regrets)
 
     monkeypatch.setattr("gradband.gradient.estimator.compute", flat)
@@ -262,7 +262,7 @@ def test_what_a_recipe_file_leaves_out_is_as_usual(tmp_path):
         ("estimator = { baseline = ['self'] }", "baseline"),
         ("estimator = { baseline = 'self', rollouts = 3 }", "self takes 2 rollouts, not 3"),
         ("estimator = { returns = 'real' }", "unknown returns 'real': did you mean 'realised'"),
-        ("estimator = { returns = [] }", "unknown returns"),
+        ("estimator = { returns = [] }", "returns must be a string"),
         ("settings = { thta = 1 }", "unknown key 'settings.thta': did you mean 'settings.theta'"),
         ("settings = { theta = 'x' }", "settings.theta must be a finite number"),
         ("optimizer = 'adm'", "unknown optimizer 'adm': did you mean 'adam'"),

@@ -107,6 +107,8 @@ def real(value: Any) -> Array:
     """A number or array as JAX learns it."""
     import jax.numpy as jnp
 
+    from gradband.core import jax_setup as jax_setup
+
     return jnp.asarray(value, float)
 
 

@@ -112,6 +112,8 @@ class Policy:
         import jax
         import jax.numpy as jnp
 
+        from gradband.core import jax_setup as jax_setup
+
         shapes = self.shapes()
         if self.specs() is not None:
             self._check_params(given, shapes, self.bounds())
