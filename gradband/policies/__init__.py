@@ -47,10 +47,12 @@ POLICIES: dict[str, type[Policy]] = {
         KLSoftElim,
     )
 }
-# Policies that only a problem's optimum makes; their files can be read.
+"""The policies by name."""
+
 TABLES: dict[str, type[Policy]] = {
     policy.name: policy for policy in (OptimalThresholds, OptimalChoices, OptimalGraph, OptimalGrid)
 }
+"""Policies that only the optimum of a problem makes; their files can be read."""
 
 
 def named(name: str) -> Policy:

@@ -19,7 +19,9 @@ from gradband.core.errors import LARGEST, InputError, number, number_of_arms, po
 from gradband.core.pytrees import one_hot
 
 Params = dict[str, Array]
+"""A policy's parameters θ by name."""
 State = Any
+"""What a policy remembers of a history: any pytree of arrays."""
 KEPT = "kept"  # name of what a gradient through a rollout keeps rather than computes again
 
 

@@ -11,6 +11,7 @@ from gradband.core.pytrees import pick
 from gradband.problems import rewards as laws
 
 Instance = Any
+"""One bandit: whatever `sample` of its prior returns, a pytree of arrays."""
 
 
 def checksum(*arrays: np.ndarray) -> str:
