@@ -5,18 +5,24 @@ BIN := .venv/bin
 # Modules are compiled when they are first imported, not all of them now.
 INSTALL := $(BIN)/python -m pip install -q --disable-pip-version-check --no-compile -c constraints.txt
 
-.PHONY: run test lint bench slow fuzz clean
+.PHONY: run test lint docs lowest bench slow fuzz clean
 
 run: .venv/.run        ## learn the default policy and show what came out
 	$(BIN)/gradband learn
 
-test: lint             ## lint, types, tests
+test: lint             ## lint, types, tests (one of them builds the site)
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 lint: .venv/.dev       ## style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: .venv/.dev       ## build the site into site/; warnings are errors
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+lowest: .venv/.dev     ## core tests against the lowest versions that pyproject.toml allows
+	$(BIN)/python tests/lowest.py
 
 slow: .venv/.dev       ## checks that take longer than a test run may
 	$(BIN)/python -m pytest -q -m slow tests
@@ -40,5 +46,5 @@ bench: .venv/.run      ## speed side by side with peers
 	touch $@ .venv/.run
 
 clean:                 ## remove everything that was made here
-	rm -rf .venv runs dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-lowest runs site dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -exec rm -rf {} +

@@ -11,6 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+TEXTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -40,10 +41,18 @@ def test_blocks_run(page, tmp_path, monkeypatch):
         assert 5 * se < gain < names["best"] - names["split"]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.name)
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
         assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.name)
+def test_lines_end_at_100_columns(page):
+    """Except in tables, which cannot be wrapped."""
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    long = [line for line in text.splitlines() if len(line) > 100 and not line.startswith(("|", "    "))]
+    assert long == []
 
 
 def test_problem_files_in_the_docs_are_problems(tmp_path):

@@ -4,9 +4,21 @@ Formulas are written over the namespace of their arrays (`namespace`), so that t
 JAX and played in NumPy. Nothing here imports JAX before something is learned.
 """
 
-from gradband.core.arrays import Array, namespace, nn, one_hot, pick, stop_gradient
+from gradband.core.arrays import Array as Array
+from gradband.core.arrays import namespace as namespace
+from gradband.core.arrays import nn as nn
+from gradband.core.arrays import one_hot as one_hot
+from gradband.core.arrays import pick as pick
+from gradband.core.arrays import stop_gradient as stop_gradient
 from gradband.core.errors import InputError, shown, unknown
-from gradband.policies.base import Counting, Counts, Index, OneParameter, Params, Policy, Spec, State
+from gradband.policies.base import Counting as Counting
+from gradband.policies.base import Counts as Counts
+from gradband.policies.base import Index as Index
+from gradband.policies.base import OneParameter as OneParameter
+from gradband.policies.base import Params as Params
+from gradband.policies.base import Policy as Policy
+from gradband.policies.base import Spec as Spec
+from gradband.policies.base import State as State
 from gradband.policies.bayes_ucb import BayesUCB as BayesUCB
 from gradband.policies.boltzmann import Boltzmann as Boltzmann
 from gradband.policies.dqn import DQN as DQN
@@ -37,10 +49,13 @@ _KNOWN: dict[str, type[Policy]] = {
     if isinstance(entry, type) and issubclass(entry, Policy) and hasattr(entry, "name")
 }
 POLICIES: dict[str, type[Policy]] = {name: policy for name, policy in _KNOWN.items() if policy.listed}
-# Policies that only a problem's optimum makes; their files can be read.
+"""The policies by name."""
+
 TABLES: dict[str, type[Policy]] = {name: policy for name, policy in _KNOWN.items() if not policy.listed}
-# Policies whose parameters are learned.
+"""Policies that only the optimum of a problem makes; their files can be read."""
+
 TRAINED = [name for name, policy in POLICIES.items() if policy.init is not Policy.init and policy.trained]
+"""Names of policies whose parameters are learned."""
 
 
 def named(name: str) -> Policy:
@@ -64,27 +79,3 @@ def as_policy(given: object) -> Policy:
         f"the class {given.__name__}: write {given.__name__}()" if isinstance(given, type) else shown(given)
     )
     raise InputError(f"a policy must be an instance of Policy or a name, not {what}")
-
-
-__all__ = [
-    "POLICIES",
-    "TABLES",
-    "TRAINED",
-    "Array",
-    "Counting",
-    "Counts",
-    "Index",
-    "OneParameter",
-    "Params",
-    "Policy",
-    "Spec",
-    "State",
-    "as_policy",
-    "named",
-    "namespace",
-    "nn",
-    "one_hot",
-    "pick",
-    "stop_gradient",
-    *(policy.__name__ for policy in _KNOWN.values()),
-]

@@ -17,7 +17,9 @@ from gradband.core.arrays import Array, add_at, map_leaves, map_nodes, namespace
 from gradband.core.errors import LARGEST, InputError, number, number_of_arms, positive, shown
 
 Params = dict[str, Array]
+"""A policy's parameters θ by name."""
 State = Any
+"""What a policy remembers of a history: any pytree of arrays."""
 KEPT = "kept"  # name of what a gradient through a rollout keeps rather than computes again
 LEAST, MOST = 1e-6, 1e12  # of a beta distribution's parameters, where it is integrated in NumPy
 

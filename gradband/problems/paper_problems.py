@@ -45,6 +45,7 @@ NAMED: dict[str, tuple[Callable[..., Prior], int]] = {
     "beta-10": (beta_10, 1000),
     "distractors": (distractors, 200),
 }
+"""The paper's problems by name: the function that makes the prior, and the horizon."""
 
 
 def named(name: str, arms: int | None = None, horizon: int | None = None) -> Problem:

@@ -94,3 +94,4 @@ class Realised(Reward):
 
 
 REWARDS: dict[str, type[Reward]] = {cls.kind: cls for cls in (Bernoulli, Beta, Gaussian)}
+"""The reward distributions of problem files, by kind."""

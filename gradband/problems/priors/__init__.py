@@ -17,10 +17,10 @@ from gradband.problems.priors.sampler import Sampler
 from gradband.problems.priors.scaled import Scaled
 from gradband.problems.priors.table import HeldOut, Table
 
-# What a problem file may have under [prior]. A prior with a line here is read and written by its fields.
 KINDS: dict[str, type[Prior]] = {
     prior.kind: prior for prior in (Finite, Beta, Gaussian, Hierarchical, Mixture, Table)
 }
+"""What a problem file may have under [prior], by kind; each is read and written by its fields."""
 
 __all__ = [
     "KINDS",

@@ -14,6 +14,7 @@ from gradband.core.errors import LARGEST, InputError
 from gradband.problems import rewards as laws
 
 Instance = Any
+"""One bandit: whatever `sample` of its prior returns, a pytree of arrays."""
 
 
 def checksum(*arrays: np.ndarray) -> str:
