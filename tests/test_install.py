@@ -30,14 +30,14 @@ class Environment:
     def __init__(self, folder, wheel, extra=""):
         venv.create(folder, with_pip=False)
         self.folder, self.bin = folder, folder / "bin"
+        mine = ("PYTHON", "JAX_", "XLA_")  # packages on a path of the tests' own would count as installed
+        self.environ = {name: value for name, value in os.environ.items() if not name.startswith(mine)}
         pip = [sys.executable, "-m", "pip", "--python", str(self.bin / "python"), "install", "-q"]
         flags = ["--disable-pip-version-check", "--no-compile", "-c", str(ROOT / "constraints.txt")]
-        subprocess.run([*pip, *flags, f"{wheel}{extra}"], check=True, capture_output=True)
+        subprocess.run([*pip, *flags, f"{wheel}{extra}"], check=True, capture_output=True, env=self.environ)
 
     def run(self, *words, text=""):
         """Runs a command of the environment, in its folder."""
-        mine = ("PYTHON", "JAX_", "XLA_")
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(mine)}
         return subprocess.run(
             [self.bin / words[0], *words[1:]],
             input=text,
@@ -45,7 +45,7 @@ class Environment:
             text=True,
             check=False,
             cwd=self.folder,
-            env=kept,
+            env=self.environ,
         )
 
     def python(self, code, *words):
