@@ -1,1 +1,1 @@
-"""What a policy is worth: paired comparisons, the gain over defaults, explanations."""
+"""Evaluation of policies: paired comparisons, the gain over defaults, explanations."""

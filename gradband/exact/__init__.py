@@ -1,4 +1,4 @@
-"""Exact answers, for problems small enough to have them. Tests rest on these."""
+"""Exact answers for small problems. Tests compare estimates with these."""
 
 from gradband.exact.bounds import softelim_regret_bound
 from gradband.exact.counts import by_counts

@@ -145,7 +145,7 @@ def learn(
 
     A `batch` is the m instances of an iteration.
     Curves are measured on `evaluation` fresh instances, the same for all points of a run, and the end on
-    `final` ones. Points and a checkpoint are kept on the way, so that a run which is cut off goes on from
+    `final` ones. Points and a checkpoint are kept on the way, so that an interrupted run resumes from
     there, to the same numbers.
     """
     task, start = problem_of(problem), parse_policy(policy)
@@ -188,7 +188,7 @@ def learn(
 
 
 def _points(draft: Path | None) -> dict[int, list[float]]:
-    """Points of a run that was cut off, or none."""
+    """Points of an interrupted run, or none."""
     if draft is None:
         return {}
     try:
