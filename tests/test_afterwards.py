@@ -156,7 +156,7 @@ def test_it_is_part_of_a_problem(tmp_path):
     with pytest.raises(gb.InputError, match="afterwards"):
         problem.replace(afterwards=-1)
     table = priors.Table(np.zeros((4, 2, 20)))
-    with pytest.raises(gb.InputError, match="means, which this prior does not know"):
+    with pytest.raises(gb.InputError, match="afterwards needs known means"):
         gb.Problem(table, 20, afterwards=10)
 
 

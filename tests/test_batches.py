@@ -248,7 +248,7 @@ def test_what_batches_do_not_have_is_refused():
     ):
         with pytest.raises(InputError, match="batches of 10"):
             refused()
-    with pytest.raises(InputError, match="not whole batches of 7"):
+    with pytest.raises(InputError, match="not a multiple of pulls_per_round = 7"):
         problem.replace(pulls_per_round=7)
     with pytest.raises(InputError, match="batches need bernoulli rewards"):
         problems.named("beta-10").replace(pulls_per_round=10)

@@ -109,8 +109,8 @@ def test_gradient_has_rows_for_the_exact_one(run):
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("optimum bernoulli-10", "with 10 arms a horizon of 23 would do"),
-        ("optimum beta-10", "bernoulli rewards, not for beta ones"),
+        ("optimum bernoulli-10", "with 10 arms a horizon of 23 is feasible"),
+        ("optimum beta-10", "bernoulli rewards, not for beta rewards"),
         ("optimum uniform-2 --horizon 5000", "a horizon of"),
         ("optimum uniform-2 --out taken/x", "can't write to taken/x"),
         ("gradient --policy exp3 --exact", "exp3 can't be evaluated exactly"),
@@ -130,7 +130,7 @@ def test_mistakes_give_one_line(run, tmp_path, command, words):
 
 def test_memory_is_refused_before_it_is_taken(monkeypatch):
     monkeypatch.setattr(resources, "free_memory", lambda: 10**6)
-    with pytest.raises(InputError, match=r"needs 2\.0 GB of memory, and there are 1\.0 MB for it: less"):
+    with pytest.raises(InputError, match=r"needs 2\.0 GB of memory, but only 1\.0 MB is available: less"):
         resources.require(2 * 10**9, "this", "less")
     resources.require(10**5, "this", "less")
     assert resources.in_bytes(1500) == "2 kB"

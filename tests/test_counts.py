@@ -140,16 +140,20 @@ def test_the_gradient_of_a_policy_of_ones_own_is_that_of_its_reward():
 @pytest.mark.parametrize(
     ("policy", "problem", "words"),
     [
-        ("exp3", "two-point", "exp3 can't be evaluated exactly: its state is not the arms' counts"),
+        ("exp3", "two-point", "exp3 can't be evaluated exactly: its state must be the arms' counts"),
         ("explore-then-commit", "two-point", "explore-then-commit can't be evaluated exactly"),
         ("softelim", "bernoulli-10", "2 arms, not 10"),
-        ("softelim", problems.named("uniform-2", horizon=401), "too many for 401 rounds: 400 would do"),
+        (
+            "softelim",
+            problems.named("uniform-2", horizon=401),
+            "too many for 401 rounds: at most 400 is feasible",
+        ),
         ("softelim", Problem(priors.Beta(2, rewards=rewards.Beta()), 9), "bernoulli rewards, not beta"),
         ("softelim", Problem(priors.Gaussian(2), 9), "bernoulli rewards, not gaussian"),
         (
             "softelim",
             Problem(priors.Sampler(lambda k: jax.random.uniform(k, (2,)), 2), 9),
-            "not a sampler one",
+            "not a sampler prior",
         ),
     ],
 )

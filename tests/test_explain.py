@@ -266,11 +266,11 @@ def test_wrong_input_is_refused(two_point, softelim):
     there = {"kind": "table", "file": "rewards.npy"}
     table = saved(gb.policies.SoftElim(), two_point, about={"problem": {"prior": there}})
     for policy, words in (
-        (nowhere, "does not say what it was learned on.*--problem"),
-        (broken, "can't be made again.*horizon.*--problem"),
-        (own, "prior of the kind 'sampler'.*--problem"),
+        (nowhere, "does not say which problem it was learned on.*--problem"),
+        (broken, "cannot be restored.*horizon.*--problem"),
+        (own, "prior of kind 'sampler'.*--problem"),
         (table, "the table prior is in the file 'rewards.npy', not in the policy.*--problem"),
-        ("softelim", "does not say what it was learned on.*--problem"),
+        ("softelim", "does not say which problem it was learned on.*--problem"),
     ):
         with pytest.raises(gb.InputError, match=words):
             gb.explain(policy)

@@ -299,7 +299,7 @@ def test_a_shape_of_huge_numbers_is_refused_at_once(path):
     text = json.dumps(header).encode()
     path.write_bytes(len(text).to_bytes(8, "little") + text + bytes(4))
     began = time.monotonic()
-    with pytest.raises(InputError, match="not as many bytes as its shape says"):
+    with pytest.raises(InputError, match="the size that its shape requires"):
         tensor_file.load(path, "policy")
     assert time.monotonic() - began < 10
 
@@ -357,10 +357,10 @@ METADATA = {"format": "gradband-policy", "version": "1", "about": "{}"}
         (METADATA | {"format": "gradband-checkpoint"}, "not a gradband policy file"),
         (METADATA | {"version": "2"}, "newer gradband.*upgrade"),
         (METADATA | {"version": "99"}, "newer gradband.*upgrade"),
-        (METADATA | {"version": "0"}, "version '0', which gradband never wrote"),
-        (METADATA | {"version": "one"}, "version 'one', which gradband never wrote"),
+        (METADATA | {"version": "0"}, "unknown format version '0'"),
+        (METADATA | {"version": "one"}, "unknown format version 'one'"),
         (METADATA | {"version": "9" * 5000}, "newer gradband|damaged"),
-        ({"format": "gradband-policy"}, "version '', which gradband never wrote"),
+        ({"format": "gradband-policy"}, "unknown format version ''"),
         ({"format": "gradband-policy", "version": "1"}, "damaged: 'about'"),
         (METADATA | {"about": ""}, "damaged"),
         (METADATA | {"about": "{"}, "damaged"),

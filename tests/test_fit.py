@@ -328,7 +328,7 @@ def test_a_row_a_pull_is_counted(tmp_path):
     ("text", "words"),
     [
         ("a,b\n1,2\n", "has no columns 'experiment', 'arm', .*: it has a, b; name your columns"),
-        ("experiment,arm,pulls,successes\n", "0 experiments with two arms or more"),
+        ("experiment,arm,pulls,successes\n", "0 experiments with at least two arms"),
         ("", "is not a readable table"),
         ("experiment,arm,pulls,successes\na,0,1e400,0\na,1,2,0\n", "no number in pulls"),
     ],
@@ -414,10 +414,10 @@ def test_tables_are_read_as_people_have_them(content, tmp_path):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"\x28\xb5\x2f\xfd rest", "compressed in a way that is not read"),
+        (b"\x28\xb5\x2f\xfd rest", "unsupported compression"),
         (gzip.compress(TEXT.encode(), mtime=0)[:-12], "ends too early"),
-        (gzip.compress(b"experiment" * 1000, mtime=0), "holds more than"),
-        (b"\x1f\x8b\x08" + b"\xff" * 50, "no gzip file"),
+        (gzip.compress(b"experiment" * 1000, mtime=0), "unpacks to more than"),
+        (b"\x1f\x8b\x08" + b"\xff" * 50, "not a readable gzip file"),
         (TEXT.encode("utf-16")[:41], "not readable as utf-16"),
     ],
 )
@@ -519,7 +519,7 @@ def test_a_prior_of_earlier_versions_is_refused_in_words(tmp_path):
         ({"successes": [1.0, 2.0, 30.0, 0.0]}, "from 0 to the pulls"),
         ({"successes": [1.0, 2.0, np.nan, 0.0]}, "from 0 to the pulls"),
         ({"pulls": [9.0, 9.0, np.inf, 9.0]}, "from 0 to the pulls"),
-        ({"successes": [1.0]}, "as many as pulls"),
+        ({"successes": [1.0]}, "match pulls one to one"),
         ({"pulls": [[9.0] * 4]}, "rows of numbers"),
     ],
 )

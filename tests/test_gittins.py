@@ -181,7 +181,7 @@ def test_damaged_table_is_noticed_and_made_again(stored, damage):
     else:
         flipped = content[:-9] + bytes([content[-9] ^ 1]) + content[-8:]
         file.write_bytes({"cut": content[:-50], "garbage": b"garbage" * 9, "flipped": flipped}[damage])
-    with pytest.warns(UserWarning, match="damaged and is made again"):
+    with pytest.warns(UserWarning, match="damaged and is computed again"):
         table, computed = make()
     assert computed == 1
     np.testing.assert_array_equal(table, truth)

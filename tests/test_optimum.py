@@ -286,7 +286,7 @@ def test_policy_on_a_grid_loses_as_much_as_is_said(monkeypatch, means, n, work):
     [
         (Problem(priors.Gaussian(2), 10), "not for a gaussian prior"),
         (Problem(priors.Table(np.zeros((4, 2, 9))), 9), "not for a table prior"),
-        (problems.named("beta-10", arms=2, horizon=10), "bernoulli rewards, not for beta ones"),
+        (problems.named("beta-10", arms=2, horizon=10), "bernoulli rewards, not for beta rewards"),
         (
             Problem(priors.Finite([[0.5, 0.1]], rewards=rewards.Gaussian()), 10),
             "bernoulli rewards, not for gaussian",
@@ -315,9 +315,9 @@ def test_horizon_that_would_do_does_and_a_longer_one_does_not(monkeypatch, prior
     monkeypatch.setattr(resources, "free_memory", lambda: None)
     with pytest.raises(InputError, match=rf"of {prior.arms} arms over {n} rounds") as error:
         optimum(Problem(prior, n))
-    (longest,) = map(int, re.findall(r"a horizon of (\d+) would do", str(error.value)))
+    (longest,) = map(int, re.findall(r"a horizon of (\d+) is feasible", str(error.value)))
     check_size(Problem(prior, longest))
-    with pytest.raises(InputError, match=f"a horizon of {longest} would do"):
+    with pytest.raises(InputError, match=f"a horizon of {longest} is feasible"):
         check_size(Problem(prior, longest + 1))
 
 
@@ -334,7 +334,7 @@ def test_too_little_memory_is_noticed_before_any_is_taken(monkeypatch, problem, 
     monkeypatch.setattr(resources, "free_memory", lambda: 10_000_000)
     for solver in (two_arms, many_arms, posterior):
         monkeypatch.setattr(solver, "solve", None)
-    with pytest.raises(InputError, match=f"needs {needed} of memory, and there are 10.0 MB for it: "):
+    with pytest.raises(InputError, match=f"needs {needed} of memory, but only 10.0 MB is available: "):
         optimum(problem)
 
 
@@ -344,9 +344,9 @@ def test_too_little_memory_is_noticed_before_any_is_taken(monkeypatch, problem, 
 )
 def test_horizon_that_memory_allows_is_allowed(monkeypatch, free):
     monkeypatch.setattr(resources, "free_memory", lambda: free)
-    with pytest.raises(InputError, match="would do") as error:
+    with pytest.raises(InputError, match="is feasible") as error:
         check_size(problems.named("uniform-2", horizon=1700))
-    (longest,) = map(int, re.findall(r"a horizon of (\d+) would do", str(error.value)))
+    (longest,) = map(int, re.findall(r"a horizon of (\d+) is feasible", str(error.value)))
     check_size(problems.named("uniform-2", horizon=longest))
 
 

@@ -433,12 +433,12 @@ def test_the_papers_experiments_are_complete(profile):
         (('title = "Regret"', ""), "missing"),
         (("thetas = [0.5, 1.0]", "thetas = 3"), "fig1.toml: "),
         (("thetas =", "other = 1\nthetas ="), "unknown key 'other'"),
-        (('name = "fig1a"', 'name = "fig1c"'), "names of panels must differ"),
+        (('name = "fig1a"', 'name = "fig1c"'), "panel names must be unique"),
         (("caption", "caption ="), "is not valid TOML"),
         (("at = 1.0", "at = 0.7"), "unknown at of the row 'none over self' 0.7"),
         (('over = "self"', 'over = "selfish"'), "did you mean 'self'?"),
         (('panel = "fig1c"', 'panel = "fig1x"'), "unknown panel of a row 'fig1x'"),
-        (('says = "> 1"', ""), "needs what is printed"),
+        (('says = "> 1"', ""), "needs a printed number"),
         (('says = "> 1"', 'says = "more"'), "the row 'none over self' needs reads"),
     ],
 )
@@ -456,7 +456,7 @@ def test_a_wrong_experiment_is_one_sentence(change, words, tmp_path):
         (["--seeds", "3-1"], "seeds must be first-last"),
         (["--jobs", "0"], "jobs must be from 1 to 256, not 0"),
         (["fig1", "--only", "fig2"], "not both"),
-        (["--experiments", "nowhere"], "there are no experiments"),
+        (["--experiments", "nowhere"], "there are no experiment files"),
         ([","], "there is nothing to reproduce"),
     ],
 )

@@ -117,10 +117,10 @@ def test_thompson_sampling_plays_a_table_of_unit_rewards_only(table):
 @pytest.mark.parametrize(
     ("change", "word"),
     [
-        ({"file": "../t.npz"}, "must lie in the problem file's folder"),
-        ({"file": "sub/../../t.npz"}, "must lie in the problem file's folder"),
-        ({"file": "/etc/t.npz"}, "must lie in the problem file's folder"),
-        ({"file": "link.npz"}, "must lie in the problem file's folder"),
+        ({"file": "../t.npz"}, "must be in the problem file's folder"),
+        ({"file": "sub/../../t.npz"}, "must be in the problem file's folder"),
+        ({"file": "/etc/t.npz"}, "must be in the problem file's folder"),
+        ({"file": "link.npz"}, "must be in the problem file's folder"),
         ({"file": "missing.npz"}, "no file missing.npz"),
         ({"file": "loop.npz"}, "loop.npz"),
         ({"file": "a" * 5000 + ".npz"}, "prior.file|no file"),
@@ -166,9 +166,9 @@ NPZ = {
     "no array": ({"other.npy": header((1, 1, 1)) + bytes(8)}, "'rewards'"),
     "claims more": (
         {"rewards.npy": header((10**6, 10**6, 10**3)) + bytes(8)},
-        "does not hold what it claims",
+        "its size does not match its header",
     ),
-    "claims less": ({"rewards.npy": header((1, 1, 1)) + bytes(16)}, "does not hold what it claims"),
+    "claims less": ({"rewards.npy": header((1, 1, 1)) + bytes(16)}, "its size does not match its header"),
     "negative": ({"rewards.npy": header((-1, -1, 1)) + bytes(8)}, "npz"),
     "pickled": ({"rewards.npy": header((1, 1, 1), "|O") + b"cos\nsystem\n"}, "must be numbers, not object"),
     "text": ({"rewards.npy": header((1, 1, 1), "<U2") + bytes(8)}, "must be numbers"),

@@ -1,1 +1,1 @@
-"""What everything else stands on: errors, files, resources, random numbers, arrays."""
+"""The foundation of all rooms: errors, files, resources, random numbers, arrays."""

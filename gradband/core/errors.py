@@ -12,11 +12,11 @@ MOST_ARMS = 1_000_000
 
 
 class InputError(ValueError):
-    """Bad input, noticed before anything is compiled."""
+    """Invalid input, detected before anything is compiled."""
 
 
 class StoppedError(RuntimeError):
-    """Work that was interrupted, with everything in order, and the exit status that says so."""
+    """An orderly interruption, with the exit status that reports it."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
@@ -24,11 +24,11 @@ class StoppedError(RuntimeError):
 
 
 class OthersEndedError(RuntimeError):
-    """Another process of a distributed run is gone, and this one can't go on."""
+    """Another process of a distributed run has ended, so this one must stop."""
 
 
 def unknown(what: str, given: Any, allowed: Iterable[str]) -> InputError:
-    """The error for a name that is not among the allowed ones, with the nearest of them.
+    """The error for an unknown name, with the closest allowed one.
 
     >>> print(unknown("baseline", "slef", ["none", "self"]))
     unknown baseline 'slef': did you mean 'self'? Known: none, self

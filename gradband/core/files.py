@@ -1,4 +1,4 @@
-"""Files: written atomically, read with distrust."""
+"""Files: written atomically, checked when read."""
 
 import json
 import math
@@ -17,9 +17,9 @@ SIZE_LIMIT = 1 << 30
 
 
 def write_atomically(path: Path, write: Callable[[Path], object], keep: bool = False) -> None:
-    """Lets `write` fill a file beside `path`, flushes it to disk, and only then puts it in place.
+    """Lets `write` fill a temporary file, flushes it to disk, and renames it to `path`.
 
-    With `keep`, the file that was there stays as the one `before` it.
+    With `keep`, the previous file is kept under the name `before(path)`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.stem}.{secrets.token_hex(8)}{path.suffix}")
@@ -36,7 +36,7 @@ def write_atomically(path: Path, write: Callable[[Path], object], keep: bool = F
 
 
 def before(path: Path) -> Path:
-    """Where a file that was replaced is kept.
+    """Where the previous version of a file is kept.
 
     >>> print(before(Path("runs/checkpoint.safetensors")))
     runs/checkpoint.before.safetensors
@@ -53,7 +53,7 @@ def forget(path: Path) -> bool:
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes sure that the names of files are on disk too."""
+    """Flushes the folder's file names to disk."""
     if os.name == "posix":
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -117,7 +117,7 @@ def finite(value: Any) -> Any:
 
 
 def read(path: str | Path, most: int | None = None, only: int = -1) -> bytes:
-    """The bytes of a file, or only so many of them, if it is one and has at most so many."""
+    """The first `only` bytes of a regular file (all by default), if it has at most `most`."""
     most = SIZE_LIMIT if most is None else most
     try:
         found = Path(path).stat()

@@ -1,6 +1,6 @@
-"""Parquet files, each read in a process of its own first: a damaged one can end the process that reads it.
+"""Parquet files. Each is first read in a separate process, because a damaged file can crash the reader.
 
-Polars allocates what a page claims to hold, and Rust ends a program that is refused so much.
+Polars allocates whatever size a page claims, and Rust aborts if the allocation fails.
 """
 
 import subprocess

@@ -5,7 +5,7 @@ so its two words *are* random bits: `uniform` and `normal` read them and hash no
 
 `hash_words` is the hash behind `jax.random.fold_in` (threefry, 20 rounds), written without JAX's
 inner loop: the same bits, and on a CPU SoftElim's gradient takes two thirds of the time. Gamma and beta
-variables are drawn exactly (Marsaglia and Tsang, 2000) with two hashes a try, where `jax.random`
+variables are drawn exactly (Marsaglia and Tsang, 2000) with two hashes per try, where `jax.random`
 splits keys at every step.
 """
 
@@ -203,7 +203,7 @@ def _deviance(x: Array, mean: Array) -> Array:
 
 
 def multinomial(key: Array, count: Array, p: Array) -> Array:
-    """How often each of K outcomes of probabilities p [K] comes in `count` draws.
+    """Counts of K outcomes with probabilities p [K] in `count` draws.
 
     Half of the outcomes is split off at a time, for all parts at once: ⌈log₂ K⌉ rounds of binomials.
     """
@@ -225,7 +225,7 @@ def multinomial(key: Array, count: Array, p: Array) -> Array:
 
 
 def digest(drawn: Array) -> str:
-    """What tells draws from others: a checksum of four digits of each, on which machines agree.
+    """A checksum that identifies draws, of four digits of each, which are the same on all machines.
 
     >>> digest(jnp.array([0.25, 1 / 3])) == digest(jnp.array([0.25, 0.33330001]))
     True

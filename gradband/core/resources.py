@@ -12,7 +12,7 @@ def cores() -> int:
 
 
 def free_memory() -> int | None:
-    """Bytes that can still be had, within the limit of a container if there is one; None if unknown."""
+    """Available bytes, within the limit of a container if there is one; None if unknown."""
     found = []
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
@@ -54,21 +54,21 @@ def in_bytes(count: float) -> str:
 
 
 def fits(needed: int, free: int | None) -> bool:
-    """Whether so many bytes leave a tenth of those that are free."""
+    """Whether a tenth of the free memory remains after this many bytes."""
     return free is None or needed <= 0.9 * free
 
 
 def require(needed: int, what: str, hint: str, most: int | None = None) -> None:
-    """Refuses work that needs more memory than is free, or than `most`, before any is taken."""
+    """Raises an error if more memory is needed than is free, or than `most`, before any is allocated."""
     free = min((given for given in (free_memory(), most) if given is not None), default=None)
     if free is not None and not fits(needed, free):
         raise InputError(
-            f"{what} needs {in_bytes(needed)} of memory, and there are {in_bytes(free)} for it: {hint}"
+            f"{what} needs {in_bytes(needed)} of memory, but only {in_bytes(free)} is available: {hint}"
         )
 
 
 def cache_folder(name: str) -> Path | None:
-    """Where to keep what can be made again, or None for a user without a home folder."""
+    """The folder for files that can be recomputed, or None for a user without a home folder."""
     windows = os.environ.get("LOCALAPPDATA") if os.name == "nt" else None
     try:
         base = Path(os.environ.get("XDG_CACHE_HOME") or windows or Path.home() / ".cache")

@@ -28,7 +28,7 @@ class Mean:
 
 
 def clustered(values: np.ndarray, owner: np.ndarray) -> Mean:
-    """A mean whose standard error takes all values of a cluster for one; infinite for a single cluster.
+    """A mean with a standard error clustered by group; infinite for a single group.
 
     >>> print(clustered(np.array([1.0, 1.0, 3.0, 3.0]), np.array([0, 0, 1, 1])))
     2.000 ± 1.000

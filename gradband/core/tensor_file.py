@@ -1,4 +1,4 @@
-"""Arrays with JSON metadata in safetensors files, read with distrust. Never pickle.
+"""Arrays with JSON metadata in safetensors files, checked when read. Never pickle.
 
 Reading needs nothing but NumPy, since production may have nothing else.
 """
@@ -67,7 +67,7 @@ def checksum(arrays: dict[str, np.ndarray], about: str) -> str:
 
 
 def load(path: str | Path, kind: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Reads what `save` wrote. Anything else gives one clear sentence."""
+    """Reads what `save` wrote; anything else is an `InputError`."""
     return parse(read(path), kind, path)
 
 
@@ -85,7 +85,7 @@ def parse(data: bytes, kind: str, path: str | Path) -> tuple[dict[str, np.ndarra
                 f"{path} was written by a newer gradband (its format is {version}, this one "
                 f"reads {VERSION}): upgrade gradband"
                 if newer
-                else f"{path} has the format version {version!r}, which gradband never wrote"
+                else f"{path} has the unknown format version {version!r}"
             )
         if metadata.get("checksum", "") not in ("", checksum(arrays, metadata["about"])):
             raise InputError(f"{path} is damaged: its checksum is wrong")
@@ -113,35 +113,35 @@ class NotSafetensorsError(ValueError):
 def from_bytes(data: bytes) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """The arrays of a safetensors file, by name, and its metadata.
 
-    The format is the length of a header, the header in JSON, and the arrays one behind the other. Nothing
-    is allocated on a header's word: all that it says must fit the bytes that are there.
+    The format is the length of a header, the header in JSON, and the arrays one after the other. The
+    header is not trusted: all sizes in it must match the bytes that are there before anything is allocated.
     """
     if len(data) < 8:
         raise NotSafetensorsError("it is too short")
     length = int.from_bytes(data[:8], "little")
     if length > len(data) - 8:
-        raise NotSafetensorsError(f"its header should have {length} bytes, which it has not")
+        raise NotSafetensorsError(f"its header claims {length} bytes, more than the file has")
     try:
         header = json.loads(data[8 : 8 + length].decode("utf-8"))
     except (ValueError, RecursionError):
         raise NotSafetensorsError("its header is not JSON") from None
     metadata = header.pop("__metadata__", {}) if isinstance(header, dict) else None
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
-        raise NotSafetensorsError("its metadata are not a table of texts")
+        raise NotSafetensorsError("its metadata must be a table of strings")
     body, arrays, ends = memoryview(data)[8 + length :], {}, [0]
     for name, entry in sorted(header.items(), key=_begins):
         begin, end = entry["data_offsets"]
         shape, kind = entry.get("shape"), KINDS.get(str(entry.get("dtype")))
         if kind is None or not isinstance(shape, list) or not all(_is_count(size) for size in shape):
-            raise NotSafetensorsError(f"{name[:80]!r} has no shape or no kind of numbers")
+            raise NotSafetensorsError(f"{name[:80]!r} has no valid shape or dtype")
         stored = np.dtype(kind)
         if begin != ends[-1] or end > len(body) or _bytes(shape, stored) != end - begin:
-            raise NotSafetensorsError(f"{name[:80]!r} has not as many bytes as its shape says")
+            raise NotSafetensorsError(f"{name[:80]!r} does not have the size that its shape requires")
         values = np.frombuffer(body[begin:end], stored).reshape(shape)
         arrays[name] = values.astype(stored.newbyteorder("="))
         ends.append(end)
     if ends[-1] != len(body):
-        raise NotSafetensorsError("there are more bytes than arrays")
+        raise NotSafetensorsError("it has bytes that belong to no array")
     return dict(sorted(arrays.items())), metadata
 
 

@@ -1,4 +1,4 @@
-"""What a learned policy gains over the usual ones, before anyone deploys it, and if the prior is wrong."""
+"""The gain of a learned policy over the usual ones before it is deployed, also if the prior is wrong."""
 
 import dataclasses
 from collections.abc import Callable
@@ -48,7 +48,7 @@ class Situation:
         return self.experiments is None or self.experiments >= FEWEST
 
     def mean(self, values: np.ndarray) -> Mean:
-        """The mean of the instances' values; those of an experiment are no independent witnesses."""
+        """The mean of the instances' values, with a standard error clustered by experiment."""
         return Mean.of(values) if self.owner is None else clustered(values, self.owner)
 
     def reward(self, name: str) -> Mean:
@@ -56,7 +56,7 @@ class Situation:
         return self.mean(self.table[name].rewards)
 
     def gain(self, over: str) -> Mean:
-        """What the learned policy has more than another per thousand pulls, paired by instance."""
+        """The learned policy's gain over another per thousand pulls, paired by instance."""
         return self.mean(1000 / self.pulls * (self.table[LEARNED].rewards - self.table[over].rewards))
 
     def percent(self, over: str) -> Mean:
@@ -158,7 +158,7 @@ def truths(
     """
     usable = [prior for prior in (problem.prior, *others) if shrinkage.shrinks(prior)]
     if not usable:
-        raise InputError("none of the fitted priors has a posterior that experiments could be drawn from")
+        raise InputError("none of the fitted priors has a posterior to draw experiments from")
     best = shrinkage.likeliest(usable, held_out)
     means, owner = shrinkage.draw(best, held_out, problem.arms, instances, seed)
     found = {HELD_OUT: Truth(means, owner, thinning.check(best, held_out, problem.arms, seed=seed))}
@@ -214,7 +214,7 @@ def measure(
 
 
 def affordable(problem: Problem, instances: int) -> int:
-    """As many of the instances as can be played soon: Thompson sampling, the slowest, says how many."""
+    """How many of the instances can be played soon, judged by Thompson sampling, the slowest policy."""
     samples = problem.rounds * min(problem.pulls_per_round, MOST_SAMPLES)
     return max(2, min(instances, max(1000, BUDGET // (2 * samples))))
 
@@ -226,7 +226,7 @@ def only(table: Comparison, rows: slice) -> Comparison:
 
 
 def in_words(found: list[Situation]) -> str:
-    """The gain in a few sentences, or the advice not to bother."""
+    """The gain in a few sentences, or the advice that it is not worth the effort."""
     held = next(situation for situation in found if situation.name == HELD_OUT)
     if not held.conclusive:
         words = [

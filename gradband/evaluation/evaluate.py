@@ -1,4 +1,4 @@
-"""Bayes regret of policies on fresh instances, paired: all of them see the same instances and Y."""
+"""Bayes regret of policies on fresh instances, paired: all play the same instances and Y."""
 
 import dataclasses
 import time
@@ -96,10 +96,11 @@ def evaluate(
 
     A policy is an instance of `Policy`, a learned one, a name (`"ts"`, `"softelim:theta=0.5"`, `"ts:prior"`
     with the problem's own prior) or the path of a policy file; `policies` is one of them, a list, or a
-    dictionary by names of yours. A problem is a `Problem`, a name or a TOML file.
-    Regret is that of the pulled arms' means where they are known; otherwise realised rewards are
-    compared with the best arm in hindsight, on instances held out from training. Of each instance and
-    policy two numbers are kept (16 bytes), whatever the horizon and the number of arms.
+    dictionary with your own names. A problem is a `Problem`, a name or a TOML file.
+
+    Regret uses the pulled arms' means where they are known. Otherwise realised rewards are compared with
+    the best arm in hindsight, on instances held out from training. Each instance and policy takes 16 bytes,
+    whatever the horizon and the number of arms.
 
     >>> from gradband import policies, problems
     >>> problem = problems.named("two-point", horizon=20)
@@ -132,7 +133,7 @@ def evaluate(
 
 
 def fresh_instances(problem: Problem, instances: int) -> tuple[Problem, int]:
-    """The problem to evaluate on, and how many of the instances asked for it has."""
+    """The problem to evaluate on, and how many of the requested instances it has."""
     whole("instances", instances, least=2)
     fresh = problem.fresh()
     available = min(instances, fresh.prior.size or instances)

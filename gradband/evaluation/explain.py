@@ -135,9 +135,9 @@ def explain(
     """What a policy does early, in the middle and late, beside the optimal policy if there is one.
 
     The policy is a learned one, a `Policy`, a name or a policy file. It is played on fresh instances of
-    `problem`, or of the one that it was learned on. The optimal policy
-    hears the same arms and rewards, so both are shown after the same histories. `progress` is told what
-    is being done, and the share of it that is.
+    `problem`, or of the one that it was learned on. The optimal policy observes the same arms and rewards,
+    so both are shown after the same histories. `progress` is called with the current stage and the fraction
+    of it that is done.
 
     >>> best = optimum(problems.named("two-point", horizon=20)).policy
     >>> [window.agreement.mean for window in explain(best, instances=100).windows]
@@ -148,7 +148,7 @@ def explain(
         problem = problem_of(policy)
     problem = as_problem(problem)
     if problem.arms < 2:
-        raise InputError("there is nothing to explain with one arm: a policy can only pull it")
+        raise InputError("with one arm there is nothing to explain")
     bound, params = given.bind(policy, problem, seed)
     fresh, instances = fresh_instances(problem, instances)
     on = blocks.workers(devices, memory)
@@ -171,19 +171,19 @@ def problem_of(
     horizon: int | None = None,
     folder: Path | None = None,
 ) -> Problem:
-    """The problem that a policy was learned on, from what its file says of it.
+    """The problem that a policy was learned on, from its policy file.
 
-    A prior that is read from a file is found if that file lies in `folder`, or beside the problem file that
+    A prior that is read from a file is found if that file is in `folder`, or beside the problem file that
     the policy was learned from.
     """
     about = learned.about.get("problem") if isinstance(learned, Learned) else None
     prior = about.get("prior") if isinstance(about, dict) else None
     kind = prior.get("kind") if isinstance(prior, dict) else None
     if not isinstance(about, dict) or kind is None:
-        raise InputError(f"the policy does not say what it was learned on: {GIVE}")
+        raise InputError(f"the policy file does not say which problem it was learned on: {GIVE}")
     file = prior.get("file") if isinstance(prior, dict) else None
     if kind not in priors.KINDS:
-        raise InputError(f"a policy file does not hold a prior of the kind {shown(kind)}: {GIVE}")
+        raise InputError(f"a policy file cannot contain a prior of kind {shown(kind)}: {GIVE}")
     if isinstance(file, str):
         places = [place for place in (folder, _source(learned)) if place and (place / file).is_file()]
         if not places:
@@ -194,7 +194,7 @@ def problem_of(
     try:
         problem = problems.parse(about, folder, arms)
     except InputError as error:
-        raise InputError(f"the policy's problem can't be made again, as {error}: {GIVE}") from None
+        raise InputError(f"the policy's problem cannot be restored ({error}): {GIVE}") from None
     return problem if horizon is None else problem.replace(horizon=horizon)
 
 

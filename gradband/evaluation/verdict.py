@@ -1,4 +1,4 @@
-"""What learning was good for, in words, and what to try if it was not."""
+"""A verdict on the learned policy in words, and what to try if it is not better."""
 
 import dataclasses
 from typing import Any

@@ -1,4 +1,4 @@
-"""Exact answers, for problems small enough to have them. Tests rest on these."""
+"""Exact answers for small problems. Tests compare estimates with these."""
 
 from gradband.core import jax_setup as jax_setup
 from gradband.exact.bounds import softelim_regret_bound

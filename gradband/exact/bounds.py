@@ -22,6 +22,6 @@ def softelim_regret_bound(means: Sequence[float], horizon: int) -> float:
     whole("horizon", horizon)
     gaps = sorted(float(array.max() - mean) for mean in array)[1:]
     if not gaps or gaps[0] == 0:
-        raise InputError("the bound needs one arm that is better than all others, and others")
+        raise InputError("the bound needs at least two arms, one of them better than all others")
     factor = 2 * math.e + 1
     return sum(factor * (16 * math.log(horizon) / gap + gap) + 5 * gap for gap in gaps)

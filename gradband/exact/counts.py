@@ -45,7 +45,7 @@ def by_counts(
 ) -> Exact:
     """The exact Bayes reward of a policy on two Bernoulli arms, and its gradient if its parameters are few.
 
-    The policy is a `Policy`, a learned one, a name or a policy file; `params` come before its own.
+    The policy is a `Policy`, a learned one, a name or a policy file; `params` override its own.
 
     >>> from gradband import policies, problems
     >>> two_point = problems.named("two-point", horizon=2)
@@ -86,19 +86,19 @@ def check(policy: Policy, problem: Problem) -> Counting:
     bound = binding.check(policy, problem)
     if not isinstance(bound, Counting):
         raise InputError(
-            f"{bound.name} can't be evaluated exactly: its state is not the arms' counts, as that of "
-            "softelim, epsilon-greedy, boltzmann, ts or ucb1 is"
+            f"{bound.name} can't be evaluated exactly: its state must be the arms' counts, as for "
+            "softelim, epsilon-greedy, boltzmann, ts or ucb1"
         )
     if problem.arms != 2:
         raise InputError(f"exact evaluation needs 2 arms, not {problem.arms}")
     if not isinstance(prior.rewards, rewards.Bernoulli):
-        raise InputError(f"exact evaluation needs bernoulli rewards, not {prior.rewards.kind} ones")
+        raise InputError(f"exact evaluation needs bernoulli rewards, not {prior.rewards.kind} rewards")
     if not isinstance(prior, priors.Finite | priors.Beta):
-        raise InputError(f"exact evaluation needs a finite or beta prior, not a {prior.kind} one")
+        raise InputError(f"exact evaluation needs a finite or beta prior, not a {prior.kind} prior")
     if problem.horizon > LONGEST:
         raise InputError(
             f"exact evaluation goes through n⁴/24 states, too many for {problem.horizon} rounds: "
-            f"{LONGEST} would do"
+            f"at most {LONGEST} is feasible"
         )
     return bound
 
@@ -212,7 +212,7 @@ def _by_state(function: Callable[[np.ndarray], Array], t: int) -> np.ndarray:
 
 @partial(jax.jit, static_argnums=0)
 def _recommended(policy: Counting, params: Params, states: Array) -> Array:
-    """The arms [C] to stay with in states [4, C]."""
+    """The recommended arms [C] in states [4, C]."""
 
     def one(params: Params, pulls: Array, sums: Array) -> Array:
         return policy.recommend(params, policy.after(Counts(pulls, sums)))
@@ -258,7 +258,7 @@ class _Thompson:
             if not np.allclose(density @ nodes.weights, 1, atol=1e-9):
                 raise InputError(
                     f"ts with Beta({policy.a:g}, {policy.b:g}) can't be evaluated exactly: its samples "
-                    "are too near each other, or to 0 and 1, for the quadrature"
+                    "are too close to each other, or to 0 and 1, for the quadrature"
                 )
             # I_x(a, b) = I_x(a + 1, b − 1) + x f(x) / a with f the density of Beta(a, b)
             terms = np.concatenate([(density * nodes.x / a[:, None])[:-1], most[None]])

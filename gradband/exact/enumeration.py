@@ -1,4 +1,4 @@
-"""Bayes reward and its gradient by going through every possible history."""
+"""Bayes reward and its gradient by enumerating all histories."""
 
 import dataclasses
 import itertools
@@ -32,8 +32,8 @@ def by_enumeration(policy: Policy, problem: Problem, params: Params | None = Non
     """The sum over all histories of their probability times their reward, in double precision.
 
     For Bernoulli rewards, a finite or beta prior, and (2K)^n histories that fit into memory. The
-    gradient is that of Σ_h P_θ(h) R(h): the mean of what the score-function estimator gives,
-    whatever the policy holds fixed when it is differentiated.
+    gradient is that of Σ_h P_θ(h) R(h), the mean of the score-function estimator for the same policy,
+    including what the policy holds fixed when it is differentiated.
 
     >>> from gradband import policies, problems
     >>> two_point = problems.named("two-point", horizon=2)
@@ -53,7 +53,8 @@ def by_enumeration(policy: Policy, problem: Problem, params: Params | None = Non
     if horizon * outcomes**horizon > LIMIT:
         longest = max((n for n in range(1, 64) if n * outcomes**n <= LIMIT), default=0)
         raise InputError(
-            f"{outcomes}^{horizon} histories are too many: with {arms} arms a horizon of {longest} would do"
+            f"{outcomes}^{horizon} histories are too many: with {arms} arms a horizon of {longest} is "
+            "feasible"
         )
     with jax.enable_x64(True):
         start = bound.init(jax.random.key(0)) if params is None else params

@@ -55,8 +55,8 @@ class Optimum:
 def optimum(problem: Problem | str, *, progress: Progress | None = None) -> Optimum:
     """The Bayes-optimal reward, regret and policy of a problem, or an error that says why there is none.
 
-    It takes Bernoulli rewards, and a finite prior or a beta one: of two arms for a thousand rounds and
-    more, of more arms for short horizons.
+    Rewards must be Bernoulli, and the prior finite or beta: two arms for more than a thousand rounds, more
+    arms for short horizons.
 
     >>> best = optimum("two-point")
     >>> round(best.regret, 4), best.method
@@ -88,15 +88,15 @@ def optimum(problem: Problem | str, *, progress: Progress | None = None) -> Opti
 
 
 def known_regret(problem: Problem, progress: Progress | None = None) -> float:
-    """The optimum's regret, kept in the cache folder, or an error if it can't be had soon and precisely."""
+    """The optimum's regret, kept in the cache folder; an error if it takes minutes or is not precise."""
     check_kind(problem)
     kept = store.find("optimum", _key(problem))
     if kept is None:
         check_size(problem)
         if _work(problem) > PATIENCE:
             raise InputError(
-                f"the optimum of {problem.horizon} rounds takes minutes: run gradband optimum once, which "
-                "keeps it"
+                f"the optimum of {problem.horizon} rounds takes minutes: run gradband optimum once, "
+                "which stores it"
             )
         best = optimum(problem, progress=progress)
         kept = np.array([best.regret, best.error])
@@ -122,7 +122,7 @@ def _work(problem: Problem) -> float:
 
 
 def check_kind(problem: Problem) -> None:
-    """Refuses a problem of a kind whose optimum can't be computed."""
+    """Raises an error for a kind of problem whose optimum cannot be computed."""
     prior = problem.prior
     problem.one_by_one("the optimum")
     if not isinstance(prior, priors.Finite | priors.Beta):
@@ -132,13 +132,13 @@ def check_kind(problem: Problem) -> None:
         )
     if not isinstance(prior.rewards, rewards.Bernoulli):
         raise InputError(
-            f"the optimum can be computed for bernoulli rewards, not for {prior.rewards.kind} ones, "
-            "since counts do not sum up their histories"
+            f"the optimum can be computed for bernoulli rewards, not for {prior.rewards.kind} rewards, "
+            "because counts do not summarise their histories"
         )
 
 
 def check_size(problem: Problem) -> None:
-    """Refuses a problem that is too large, with the size that would do."""
+    """Raises an error for a problem that is too large, with a feasible size."""
     prior: Any = problem.prior
     n, arms = problem.horizon, problem.arms
     what = f"the optimum of {arms} arms over {n} rounds"
@@ -146,11 +146,11 @@ def check_size(problem: Problem) -> None:
         count = len(prior.weights)
         what += f" and {count} instances"
         if count > posterior.MOST:
-            raise InputError(f"{what} has too many posteriors: {posterior.MOST} instances would do")
+            raise InputError(f"{what} has too many posteriors: {posterior.MOST} instances are feasible")
         longest = posterior.longest(count, arms, n)
         if n > longest:
-            would_do = f"{longest} rounds would do" if longest else "fewer instances or arms would do"
-            raise InputError(f"{what} takes too long: {would_do}")
+            feasible = f"{longest} rounds are feasible" if longest else "use fewer instances or arms"
+            raise InputError(f"{what} takes too long: {feasible}")
         needed = 2 * posterior.memory(count, n, posterior.COARSE)
         resources.require(needed, what, "take a shorter horizon or fewer instances")
     elif arms == 2:
@@ -159,15 +159,15 @@ def check_size(problem: Problem) -> None:
         fitting = (h for h in range(50, most + 1, 50) if resources.fits(two_arms.memory(h), free))
         longest = max(fitting, default=50)
         if n > most:
-            raise InputError(f"{what} is too long for its table: a horizon of {longest} would do")
-        resources.require(two_arms.memory(n), what, f"a horizon of {longest} would do")
+            raise InputError(f"{what} is too long for its table: a horizon of {longest} is feasible")
+        resources.require(two_arms.memory(n), what, f"a horizon of {longest} is feasible")
     elif arms > 2:
         states = np.cumsum(many_arms.nodes(prior.a, prior.b, min(n, many_arms.LONGEST)))
         work = states * arms * max(1, arms / 10)
         longest = int((work <= many_arms.NODES).sum())
         if n > longest:
             raise InputError(
-                f"{what} has too many states: with {arms} arms a horizon of {longest} would do"
+                f"{what} has too many states: with {arms} arms a horizon of {longest} is feasible"
             )
         resources.require(many_arms.BYTES * int(states[-1]) * arms, what, "take a shorter horizon")
 

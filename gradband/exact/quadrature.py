@@ -1,4 +1,4 @@
-"""Integrals over beta distributions by tanh-sinh quadrature, which bears infinite slopes at 0 and 1."""
+"""Integrals over beta distributions by tanh-sinh quadrature, which handles infinite slopes at 0 and 1."""
 
 import math
 
@@ -54,7 +54,7 @@ def expected_best(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def best_mean(prior: priors.Finite | priors.Beta) -> float:
-    """E max_i μ_i of a prior: the mean reward of whoever knows the instance."""
+    """E max_i μ_i of a prior: the mean reward per round if the instance is known."""
     if isinstance(prior, priors.Finite):
         return float(prior.weights / prior.weights.sum() @ prior.instances.max(1))
     return expected_best(prior.a, prior.b)

@@ -1,1 +1,1 @@
-"""The paper's experiments, and what comes out beside its numbers."""
+"""The paper's experiments, and our results beside its numbers."""

@@ -1,7 +1,7 @@
-"""Experiments as data: one TOML file a figure or table of the paper, in the folder `experiments`.
+"""Experiments as data: one TOML file per figure or table of the paper, in the folder `experiments`.
 
-A file has settings for all of its panels, panels with settings of their own, and in both a table for each
-profile, whose settings come before the others. `rows` say which numbers of the paper to compare.
+A file has settings for all of its panels, panels with their own settings, and in both a table for each
+profile, whose settings take precedence. `rows` say which numbers of the paper to compare.
 """
 
 import dataclasses
@@ -112,12 +112,12 @@ def wanted(
     paths = sorted((folder or papers()).glob("*.toml"), key=lambda path: path.stem)
     paths.sort(key=lambda path: ORDER.index(path.stem) if path.stem in ORDER else len(ORDER))
     if not paths:
-        raise InputError(f"there are no experiments, *.toml, in {folder or papers()}")
+        raise InputError(f"there are no experiment files (*.toml) in {folder or papers()}")
     everything = [load(path, profile, seeds) for path in paths]
     names = [experiment.name for experiment in everything]
     panels = [panel.name for experiment in everything for panel in experiment.panels]
     if len({*panels}) < len(panels):
-        raise InputError(f"names of panels must differ: {', '.join(sorted(panels))}")
+        raise InputError(f"panel names must be unique: {', '.join(sorted(panels))}")
     known = dict.fromkeys(["all", *names, *panels])
     for word in what:
         if word not in known:

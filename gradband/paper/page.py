@@ -1,4 +1,4 @@
-"""The report of a reproduction: one HTML page that needs nothing but itself."""
+"""The report of a reproduction: one self-contained HTML page."""
 
 import html
 from collections.abc import Iterable

@@ -129,7 +129,7 @@ def bounds(reads: str) -> tuple[float, float]:
 def verdict(reads: str, value: Level, runs: int = 0) -> tuple[str, str]:
     """Whether our number lies in the range that a statement is read as, and how sure that is.
 
-    By Student's t over runs, or else by the normal law: the nearer end of the range against our number.
+    By Student's t over runs, or else by the normal distribution, against the nearer end of the range.
 
     >>> verdict("< 25", Level("", 22.7, 0.1), 5)
     ('agrees', 'holds (p = 2e-05, 5 runs)')
@@ -158,12 +158,12 @@ def student(t: float, freedom: int) -> float:
 
 
 def check(given: dict[str, Any], panels: dict[str, Panel]) -> None:
-    """Refuses a row that is about something its experiment does not have."""
+    """Raises an error for a row about something that its experiment does not have."""
     of = given["of"]
     if of["panel"] not in panels:
         raise unknown("panel of a row", of["panel"], panels)
     if not ({"printed", "says"} & {*given}):
-        raise InputError(f"the row {given['what']!r} needs what is printed, or what the paper says")
+        raise InputError(f"the row {given['what']!r} needs a printed number, or what the paper says")
     panel = panels[of["panel"]]
     if len(given.get("printed", [])) < 2 and not ("samples" in given and isinstance(panel, Learning)):
         try:

@@ -1,4 +1,4 @@
-"""Results of units of work, one JSON file each, written at once and found again by their settings."""
+"""Results of units, one JSON file each, stored immediately and found by their settings."""
 
 import hashlib
 import json
@@ -26,7 +26,7 @@ def versions() -> dict[str, str]:
 
 
 class Store:
-    """A folder of results. One of other settings or versions is never taken for another."""
+    """A folder of results, each identified by its settings and versions."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -143,8 +143,8 @@ def learn(
 
     The `settings` are those of `gb.learn`, whose estimator is named by its `baseline`; a `batch` is the m
     instances of an iteration. Curves are measured on `evaluation` fresh instances, the same for all points
-    of a run, and the end on `final` ones. Points and a checkpoint are kept on the way, so that a run which
-    is cut off goes on from there, to the same numbers.
+    of a run, and the end on `final` ones. Points and a checkpoint are kept on the way, so that an
+    interrupted run resumes from there, to the same numbers.
     """
     task, start = problem_of(problem), parse_policy(policy)
     points: dict[int, list[float]] = _points(desk.draft)
@@ -187,7 +187,7 @@ def learn(
 
 
 def _points(draft: Path | None) -> dict[int, list[float]]:
-    """Points of a run that was cut off, or none."""
+    """Points of an interrupted run, or none."""
     if draft is None:
         return {}
     try:

@@ -36,7 +36,7 @@ def do_all(
 ) -> list[tuple[Unit, str]]:
     """Does all units, `jobs` at a time; each result is in the folder's store as soon as it is there.
 
-    Units that fail are given back, with what went wrong; the others go on.
+    Units that fail are returned with their errors; the others continue.
     """
     failed: list[tuple[Unit, str]] = []
     with _pool(jobs) as (pool, notes, submitting):
@@ -95,7 +95,7 @@ def _without_interrupts() -> Iterator[None]:
 
 
 def _shares(jobs: int) -> Iterator[list[int]]:
-    """Cores for each job: they are shared out, and taken in turn by jobs that are more than they."""
+    """Cores for each job: divided among the jobs, or taken in turn if there are more jobs than cores."""
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     for job in range(jobs):
         yield cores[job::jobs] or cores[job % len(cores) :][:1] if cores else []
@@ -145,7 +145,7 @@ def _work(place: int, unit: Unit, folder: Path) -> None:
 
 
 def check_jobs(jobs: int | None) -> int:
-    """How many units at a time: as given, or one a core."""
+    """How many units at a time: as given, or one per core."""
     wanted = resources.cores() if jobs is None else jobs
     if not 1 <= wanted <= 256:
         raise InputError(f"jobs must be from 1 to 256, not {wanted}")

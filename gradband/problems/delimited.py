@@ -30,7 +30,7 @@ def read(path: Path, wanted: tuple[str, ...]) -> "polars.DataFrame":
 
     begin = files.read(path, SIZE_LIMIT, only=SNIFFED)
     if begin.startswith(COMPRESSED):
-        raise InputError(f"{path} is compressed in a way that is not read here: unpack it, or use gzip")
+        raise InputError(f"{path} has an unsupported compression: unpack it, or use gzip")
     content: bytes | None = None  # if it can't be read as it is
     if begin.startswith(GZIP):
         content = unpacked(path)
@@ -56,12 +56,14 @@ def unpacked(path: Path) -> bytes:
         try:
             piece = member.decompress(content, TEXT_LIMIT - size + 1)
         except zlib.error as error:
-            raise InputError(f"{path} is no gzip file that can be read: {error}") from None
+            raise InputError(f"{path} is not a readable gzip file: {error}") from None
         size += len(piece)
         if size > TEXT_LIMIT:
-            raise InputError(f"{path} holds more than {TEXT_LIMIT >> 20} MiB: unpack it first")
+            raise InputError(
+                f"{path} unpacks to more than {TEXT_LIMIT >> 20} MiB: unpack it yourself first"
+            )
         if not member.eof:
-            raise InputError(f"{path} is no gzip file that can be read: it ends too early")
+            raise InputError(f"{path} is not a readable gzip file: it ends too early")
         found.append(piece)
         content = member.unused_data
     return b"".join(found)

@@ -1,4 +1,4 @@
-"""Past experiments: read from CSV or Parquet with distrust, checked row by row, split, and stored."""
+"""Past experiments: read from CSV or Parquet, checked row by row, split, and stored."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -80,7 +80,7 @@ class Experiments:
         count = round(len(self) * held_out)
         if not 1 <= count < len(self) - 1:
             raise InputError(
-                f"{len(self)} experiments are too few to hold {held_out:g} of them out: at least one must "
+                f"cannot hold out {held_out:g} of {len(self)} experiments: at least one must "
                 "be held out, and two fitted"
             )
         order = np.random.default_rng(seed).permutation(len(self))
@@ -97,10 +97,10 @@ def read(
 ) -> Experiments:
     """Past experiments from a CSV or Parquet file, one row per arm or one row per pull.
 
-    They come in the order in which they appear first. Faults are reported with the numbers of their rows,
-    the first below the header being 1, and refused, or left out with `drop`. Rows of the same experiment
-    and arm are a fault, or added up with `add_up`. Experiments with a single arm say nothing of
-    differences, and are left out.
+    Experiments keep the order of their first rows. Invalid rows give an error with their row numbers (the
+    first row below the header is 1), or are skipped with `drop`. Several rows of one experiment and arm are
+    an error, or are added up with `add_up`. Experiments with a single arm say nothing about differences
+    and are skipped.
     """
     frame = _frame(path, columns)
     counts = _are_counts(path, frame, columns)
@@ -110,7 +110,7 @@ def read(
         words = "; ".join(table.described())
         if not drop:
             raise InputError(
-                f"{path.name} has faults: {words}. Mend them, or leave these rows out: --drop-bad"
+                f"{path.name} has errors: {words}. Correct them, or skip these rows with --drop-bad"
             )
         notes.append(f"left out: {words}")
     found, alone = _grouped(table, arms_matter)
@@ -118,7 +118,7 @@ def read(
         notes.append(f"left out: {alone} experiments with a single arm")
     if len(found) < 2:
         raise InputError(
-            f"{path.name} has {len(found)} experiments with two arms or more: too few to learn from"
+            f"{path.name} has {len(found)} experiments with at least two arms: too few to learn from"
         )
     if not found.successes.any() or (found.successes == found.pulls).all():
         what = "failure" if found.successes.any() else "success"
@@ -207,13 +207,13 @@ class _Rows:
             self.good &= ~bad
 
     def _refuse_fractions(self, name: str, values: np.ndarray) -> None:
-        """Rates or percentages in place of counts are no fault of some rows: nothing can be left out."""
+        """Rates or percentages instead of counts concern the whole file: skipping rows would not help."""
         good = np.flatnonzero(self.good)
         rows = good[values[good] % 1 != 0] + 1
         if len(rows):
             raise InputError(
                 f"{name} must be counts, but {_rows(rows, 'a fraction')}, such as {values[rows[0] - 1]:g}: "
-                "rates and percentages are no counts, and a point does not separate thousands"
+                "give neither rates nor percentages, and no point as thousands separator"
             )
 
     def _names(self, frame: "polars.DataFrame", name: str) -> tuple[np.ndarray, "polars.Series"]:
@@ -289,7 +289,7 @@ def _grouped(table: _Rows, arms_matter: bool) -> tuple[Experiments, int]:
     found = Experiments(np.concatenate([[0], np.cumsum(sizes)]), pulls, successes)
     if arms_matter and len({len(labels), *sizes.tolist()}) > 1:
         raise InputError(
-            f"arms that matter must be the same in every experiment: there are {len(labels)} of them, and "
+            f"with --arms-matter every experiment must have the same arms: there are {len(labels)}, and "
             f"{int((sizes != len(labels)).sum())} experiments lack some"
         )
     several = np.flatnonzero(sizes > 1)
@@ -316,11 +316,11 @@ def load(path: Path, part: str) -> Experiments:
     except KeyError as error:
         raise InputError(f"{path} has no {error}") from None
     if any(array.ndim != 1 or array.dtype.kind not in "fiu" for array in (starts, pulls, successes)):
-        raise InputError(f"{path} must hold rows of numbers")
+        raise InputError(f"{path} must contain rows of numbers")
     rise = np.concatenate([starts[:1] == 0, starts[1:] > starts[:-1], starts[-1:] == len(pulls)])
     if len(starts) < 2 or not rise.all():
         raise InputError(f"{path}: starts must rise from 0 to the number of arms, {len(pulls)}")
     fine = len(successes) == len(pulls) and ((successes >= 0) & (successes <= pulls) & (pulls < MOST)).all()
     if not fine:
-        raise InputError(f"{path}: successes must be as many as pulls, and from 0 to the pulls")
+        raise InputError(f"{path}: successes must match pulls one to one, and lie between 0 and the pulls")
     return Experiments(starts.astype(np.int64), pulls.astype(np.float64), successes.astype(np.float64))

@@ -19,16 +19,16 @@ NOISES = ("shared", "independent")
 class Problem:
     """Instances from `prior`, each played for `horizon` rounds.
 
-    With `noise="shared"` one draw a round serves all arms. A policy sees only the arm it pulls, so
-    its reward and gradient have the same law as with `noise="independent"`, the paper's setting;
-    differences between two rollouts on an instance are less noisy.
+    With `noise="shared"` one draw per round serves all arms. A policy observes only the arm it pulls, so
+    its reward and gradient have the same distribution as with `noise="independent"`, the paper's setting,
+    but differences between two rollouts on an instance are less noisy.
 
-    With B `pulls_per_round`, decisions are served in batches: a policy fixes its probabilities for the
-    next B pulls, and sees their results together. The horizon counts pulls, and there are n / B rounds.
+    With B `pulls_per_round`, decisions come in batches: a policy fixes its probabilities for the next B
+    pulls and observes their results together. The horizon counts pulls, so there are n / B rounds.
 
-    `afterwards` is how many more pulls the arm gets that the policy recommends after the last round (by
-    its `recommend`). They count in rewards, regrets, gradients and optima, and nothing is learned from
-    them: the visitors who see the winner of a test once it has ended.
+    `afterwards` is the number of further pulls of the arm that the policy recommends after the last round,
+    such as the visitors who see the winner of a test. They count in rewards, regrets, gradients and optima;
+    the policy learns nothing from them.
 
     >>> Problem(priors.Beta(arms=10), horizon=1000).arms
     10
@@ -53,15 +53,15 @@ class Problem:
         object.__setattr__(self, "pulls_per_round", whole("pulls_per_round", self.pulls_per_round))
         object.__setattr__(self, "afterwards", whole("afterwards", self.afterwards, least=0))
         if self.afterwards and not self.prior.knows_means:
-            raise InputError("what comes afterwards is counted by means, which this prior does not know")
+            raise InputError("afterwards needs known means, and this prior has none")
         if self.horizon % self.pulls_per_round:
             raise InputError(
-                f"the horizon counts pulls: {self.horizon} of them are not whole batches of "
-                f"{self.pulls_per_round}"
+                f"the horizon counts pulls, and {self.horizon} is not a multiple of "
+                f"pulls_per_round = {self.pulls_per_round}"
             )
         priors.check_draws(self.prior, self.horizon)
         if self.pulls_per_round > 1 and not isinstance(self.prior.rewards, rewards.Bernoulli):
-            raise InputError(f"batches need bernoulli rewards, not {self.prior.rewards.kind} ones")
+            raise InputError(f"batches need bernoulli rewards, not {self.prior.rewards.kind} rewards")
 
     @property
     def rounds(self) -> int:
@@ -83,11 +83,9 @@ class Problem:
         return self.prior.unit
 
     def one_by_one(self, what: str) -> None:
-        """Refuses what needs every reward at once, if they come in batches."""
+        """Raises an error if rewards come in batches, for what needs them one by one."""
         if self.pulls_per_round > 1:
-            raise InputError(
-                f"{what} needs to see every reward at once, not in batches of {self.pulls_per_round}"
-            )
+            raise InputError(f"{what} needs rewards one by one, not in batches of {self.pulls_per_round}")
 
     def reward(self, key: Array, instance: Instance, arm: Array, t: Array) -> Array:
         """The reward Y[arm, t] of an instance; the key is the round's."""
@@ -104,7 +102,7 @@ class Problem:
         return self.replace(prior=self.prior.fresh())
 
     def describe(self) -> dict[str, Any]:
-        """The problem as a problem file would say it."""
+        """The problem as the contents of a problem file."""
         return {
             "name": self.name,
             "horizon": self.horizon,

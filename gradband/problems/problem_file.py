@@ -38,9 +38,9 @@ def load(source: str, arms: int | None = None, horizon: int | None = None) -> Pr
 
 
 def fit_of(source: str) -> tuple[dict[str, Any], Path] | None:
-    """What `gradband fit` wrote of other priors into a problem file, and its folder, if it did.
+    """The table `[fit]` that `gradband fit` wrote into a problem file, and the file's folder, or None.
 
-    Where arms matter there are no others, and experiments can't be drawn again with any arm for another.
+    With `--arms-matter` there are no other priors, and arms of an experiment cannot be exchanged.
     """
     path = Path(source)
     if path.suffix != ".toml":
@@ -49,7 +49,7 @@ def fit_of(source: str) -> tuple[dict[str, Any], Path] | None:
     if fit is None or (isinstance(fit, dict) and fit.get("chosen") == "by arm"):
         return None
     if not isinstance(fit, dict) or not isinstance(fit.get("others"), list):
-        raise InputError(f"{path}: fit must be as gradband fit wrote it")
+        raise InputError(f"{path}: the table [fit] is not as gradband fit wrote it")
     _beside(fit.get("file"), path.parent)
     return fit, path.parent
 
@@ -64,7 +64,7 @@ def as_problem(given: object) -> Problem:
 
 
 def parse(given: dict[str, Any], folder: Path | None = None, arms: int | None = None) -> Problem:
-    """A problem from what a problem file says; tables are read from inside `folder`."""
+    """A problem from the contents of a problem file; the files that it names must be in `folder`."""
     if not isinstance(given, dict):
         raise InputError(f"a problem must be a dictionary, not {shown(given)}")
     given = _with_new_keys(given)
@@ -116,7 +116,7 @@ def _beside(file: Any, folder: Path | None) -> Path:
     except (OSError, ValueError, RuntimeError) as error:
         raise InputError(f"prior.file can't be read, {shown(file)}: {error}") from None
     if not path.is_relative_to(folder.resolve()):
-        raise InputError(f"prior.file must lie in the problem file's folder, which {file} does not")
+        raise InputError(f"prior.file must be in the problem file's folder, but {file} is not")
     return path
 
 

@@ -1,4 +1,4 @@
-"""Reading tables of realised rewards, with distrust."""
+"""Reads tables of realised rewards; nothing in a file is trusted."""
 
 import zipfile
 from pathlib import Path
@@ -27,7 +27,7 @@ def read_table(path: Path) -> np.ndarray:
 
 
 def _read_npz(path: Path) -> np.ndarray:
-    """The array is allocated only if the file really holds what its header claims."""
+    """Reads an array, which is allocated only if the file is as large as its header claims."""
     try:
         with zipfile.ZipFile(path) as archive:
             size = archive.getinfo("rewards.npy").file_size
@@ -46,7 +46,7 @@ def _read_npz(path: Path) -> np.ndarray:
                     raise InputError(f"the rewards in {path.name} must be numbers, not {dtype}")
                 wanted = int(np.prod(shape, dtype=object)) * dtype.itemsize
                 if wanted != size - member.tell():
-                    raise InputError(f"{path.name} is damaged: it does not hold what it claims")
+                    raise InputError(f"{path.name} is damaged: its size does not match its header")
                 values = np.frombuffer(member.read(), dtype)
         return values.reshape(shape, order="F" if fortran else "C")
     except InputError:

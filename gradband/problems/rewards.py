@@ -18,7 +18,10 @@ from gradband.core.errors import InputError, positive
 
 @dataclasses.dataclass(frozen=True)
 class Reward:
-    """What an arm pays. `draw(key, mean)` gives one reward; `unit` says that it lies in [0, 1]."""
+    """The distribution of an arm's rewards.
+
+    `draw(key, mean)` gives one reward; `unit` says whether all rewards lie in [0, 1].
+    """
 
     kind: ClassVar[str]
     unit: ClassVar[bool] = True
@@ -27,7 +30,7 @@ class Reward:
         raise NotImplementedError
 
     def check(self, means: Any) -> None:
-        """Refuses means that the distribution can't have."""
+        """Raises an error for means that the distribution cannot have."""
         means = np.asarray(means)
         if not np.isfinite(means).all():
             raise InputError("means must be finite numbers")
@@ -36,7 +39,7 @@ class Reward:
             raise InputError(f"means of {self.kind} rewards must lie in [0, 1], not {outside.flat[0]:g}")
 
     def describe(self) -> dict[str, Any]:
-        """What a problem file would say; of a distribution of one's own, a digest of what it draws."""
+        """The distribution as a table of a problem file; a custom one adds a digest of its draws."""
         if REWARDS.get(self.kind) is type(self) or isinstance(self, Realised):
             return {"kind": self.kind, **dataclasses.asdict(self)}
         means, keys = jnp.linspace(0.1, 0.9, 16), jax.random.split(jax.random.key(0), 16)

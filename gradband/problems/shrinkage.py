@@ -1,7 +1,7 @@
-"""Past experiments as they may really have been: means drawn from posteriors, which shrink observed rates.
+"""Plausible means of past experiments: draws from posteriors, which shrink observed rates.
 
-Observed rates vary more than means, since each has noise of its own. A posterior given a fitted prior
-takes that noise out. All fitted priors are mixtures of beta distributions that an experiment's arms
+Observed rates vary more than means, because each contains noise. A posterior under a fitted prior
+removes that noise. All fitted priors are mixtures of beta distributions that an experiment's arms
 share: one of them (pooled), some (mixture), or one for each level and spread on a grid (hierarchical).
 """
 
@@ -37,7 +37,7 @@ class Components:
             return cls(np.log(np.maximum(prior.weights, 1e-300)), prior.a, prior.b)
         if isinstance(prior, priors.Beta) and shrinks(prior):
             return cls(np.zeros(1), prior.a[:1], prior.b[:1])
-        raise InputError(f"a {prior.kind} prior has no posterior that past experiments could be drawn from")
+        raise InputError(f"a {prior.kind} prior has no posterior to draw past experiments from")
 
     def log_joint(self, experiments: Experiments) -> np.ndarray:
         """log P(component, an experiment's counts) [E, G], up to what all priors share."""
@@ -66,7 +66,7 @@ def shrinks(prior: priors.Prior) -> bool:
 
 
 def likeliest(candidates: list[priors.Prior], experiments: Experiments) -> priors.Prior:
-    """The prior that makes the experiments likeliest."""
+    """The prior under which the experiments are most likely."""
     return max(
         candidates,
         key=lambda prior: float(logsumexp(Components.of(prior).log_joint(experiments), axis=1).sum()),

@@ -1,8 +1,8 @@
-"""What a promise is worth, checked without any model.
+"""Checks a prior's promise without any model.
 
-A part of each arm's pulls is taken for exploration, the best arm there is chosen, and the rest of the pulls
-says how good it really was. A prior promises the same quantity for experiments of the same sizes. If
-the two disagree, so will every gain that is computed from this prior.
+A sample of each arm's pulls is used for exploration, the best arm in it is chosen, and the remaining pulls
+show how good that arm is. The prior predicts the same quantity for experiments of the same sizes. If the
+two disagree, every gain computed from this prior is off as well.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ FEWEST = 10  # experiments to conclude from
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """The gain of the winner over the mean arm in a thousand pulls, real and promised."""
+    """The winner's gain over the mean arm per thousand pulls, real and promised."""
 
     share: float
     """of the pulls that were explored"""

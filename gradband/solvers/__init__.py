@@ -1,1 +1,1 @@
-"""Dynamic programmes, from numbers to numbers. Numba compiles loops that XLA has no fast form of."""
+"""Dynamic programmes, numbers in and numbers out. Numba compiles loops that XLA cannot make fast."""

@@ -78,7 +78,7 @@ def discounted(a: float, b: float, discount: float) -> float:
         raise InputError(f"discount must lie between 0 and 1, not {discount!r}")
     depth = math.ceil(math.log(1e-8 * (1 - discount)) / math.log(discount))
     if depth > DEEPEST:
-        raise InputError(f"discount must be at most .999, not {discount}: it needs {depth} states a row")
+        raise InputError(f"discount must be at most .999, not {discount}: it needs {depth} states per row")
     low, high = 0.0, 1.0
     while high - low > 1e-9:
         known = np.linspace(low, high, LANES)

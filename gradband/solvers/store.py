@@ -35,11 +35,11 @@ def find(name: str, key: dict[str, Any]) -> np.ndarray | None:
         arrays, about = tensor_file.load(path, "table")
         if about.get("key") == key and about.get("checksum") == _checksum(arrays["table"]):
             return arrays["table"]
-        raise InputError(f"{path} does not hold what it should")
+        raise InputError(f"{path} does not contain the expected table")
     except OSError:
         return None
     except (InputError, KeyError) as error:
-        warnings.warn(f"a stored table is damaged and is made again: {error}", stacklevel=3)
+        warnings.warn(f"a stored table is damaged and is computed again: {error}", stacklevel=3)
         return None
 
 

@@ -18,7 +18,7 @@ Instance = Any
 
 
 def checksum(*arrays: np.ndarray) -> str:
-    """What tells the contents of a file from others behind the same name."""
+    """A checksum that identifies the contents of a file."""
     found = 0
     for array in arrays:
         found = zlib.crc32(np.ascontiguousarray(array).tobytes(), found)
@@ -45,7 +45,7 @@ class Prior:
 
     @property
     def size(self) -> int | None:
-        """How many instances there are, if they are gone through in order."""
+        """How many instances there are, if they have an order."""
         return None
 
     def sample(self, key: Array) -> Instance:
@@ -69,7 +69,7 @@ class Prior:
         return self
 
     def check_horizon(self, horizon: int) -> None:
-        """Refuses horizons that the prior can't serve."""
+        """Raises an error for a horizon that the prior does not support."""
 
     @classmethod
     def keys(cls) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -90,7 +90,7 @@ class Prior:
         return cls(**given, **({} if rewards is None else {"rewards": rewards}))
 
     def describe(self) -> dict[str, Any]:
-        """What a problem file would say of this prior."""
+        """This prior as a table of a problem file."""
         required, optional = self.keys()
         found = {name: np.asarray(getattr(self, name)).tolist() for name in (*required, *optional)}
         return {"kind": self.kind, **found}
@@ -101,7 +101,7 @@ def _fields(prior: Any) -> tuple[dataclasses.Field[Any], ...]:
 
 
 def trained_on(count: int, held_out: float) -> int:
-    """How many of a list of instances are trained on; the last ones, a share `held_out`, are not.
+    """How many of a list of instances are for training; the last ones, a share `held_out`, are not.
 
     >>> trained_on(10, 0.2), trained_on(3, 0.01), trained_on(5, 0)
     (8, 2, 5)

@@ -49,7 +49,7 @@ def _each(what: str, value: Any, arms: int) -> np.ndarray:
         return np.full(arms, positive(what, value))
     array = numbers(what, value, axes=1)
     if len(array) != arms:
-        raise InputError(f"{what} must be one number, or {arms}, one an arm, not {len(array)}")
+        raise InputError(f"{what} must be one number, or {arms}, one per arm, not {len(array)}")
     for entry in array:
         positive(what, float(entry))
     return array

@@ -20,8 +20,8 @@ class Drawn(Prior):
     """A list of instances, means [N, K].
 
     Training draws instances from the list. With `held_out` = .2, the last fifth of them is kept for
-    evaluation, which goes through it in order, each instance once; with 0, evaluation goes through all.
-    Compiled code does not know which prior they come from: what plays on several of them is compiled once.
+    evaluation, which uses each instance once, in order; with 0, evaluation uses all of them. Compiled code
+    does not depend on the prior they come from, so it is compiled once for several of them.
 
     >>> from gradband.problems.priors.beta import Beta
     >>> Drawn.of(Beta(arms=3), 100, jax.random.key(0)).fresh().size
@@ -38,7 +38,7 @@ class Drawn(Prior):
         instances = numbers("means", self.instances, axes=2)
         number("held_out", self.held_out, 0, 0.9)
         if self.held_out > 0 and len(instances) < 2:
-            raise InputError("a list of one instance can't hold any out: set held_out to 0")
+            raise InputError("a list with one instance cannot hold any out: set held_out to 0")
         self.rewards.check(instances)
         object.__setattr__(self, "instances", instances.astype(np.float32))
         object.__setattr__(self, "arms", instances.shape[1])

@@ -1,4 +1,4 @@
-"""A check by draws that rewards of one's own have the means that their prior says."""
+"""Checks by draws that custom rewards have the means that their prior declares."""
 
 import functools
 import math
@@ -17,9 +17,9 @@ MOST = 6.0  # standard errors of an arm's mean; a true one is refused once in 10
 
 
 def check_draws(prior: Prior, horizon: int) -> None:
-    """Refuses a prior whose rewards do not have the means that it says: regrets would be silently wrong.
+    """Raises an error if rewards do not have the means that the prior declares: regrets would be wrong.
 
-    What belongs to this library is known to be right. A prior is checked when it is first used.
+    The library's own priors and rewards are skipped. A prior is checked when it is first used.
     """
     own = (type(prior), type(prior.rewards))
     if prior.knows_means and not all(kind.__module__.startswith("gradband.") for kind in own):

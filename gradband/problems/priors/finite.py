@@ -38,9 +38,9 @@ class Finite(Prior):
         weights = np.full(count, 1 / count) if self.weights is None else self.weights
         weights = numbers("weights", weights, axes=1)
         if weights.shape != (count,):
-            raise InputError(f"weights must be {count}, one an instance, not {len(weights)}")
+            raise InputError(f"there must be {count} weights, one per instance, not {len(weights)}")
         if (weights < 0).any():
-            raise InputError(f"weights must not be negative, as {weights.min():g} is")
+            raise InputError(f"weights must not be negative, but one is {weights.min():g}")
         if abs(weights.sum() - 1) > 1e-6:
             raise InputError(f"weights must sum to 1, not {weights.sum():g}")
         # In double precision, as they were given; compiled code takes them as float32.

@@ -38,7 +38,7 @@ class Mixture(Prior):
                 positive(f"{name} of the mixture", float(entry))
             object.__setattr__(self, name, array)
         if not len(self.weights) == len(self.a) == len(self.b):
-            raise InputError("weights, a and b of a mixture must be as many as its kinds")
+            raise InputError("weights, a and b of a mixture must have one entry per component")
         if abs(self.weights.sum() - 1) > 1e-6:
             raise InputError(f"weights must sum to 1, not {self.weights.sum():g}")
 

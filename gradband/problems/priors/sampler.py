@@ -23,7 +23,7 @@ DIGESTED = 16  # draws that tell a sampler from others
 class Sampler(Prior):
     """Any JAX function from a key to means [K].
 
-    A policy file and a checkpoint know it by a digest of a few draws: learning is not resumed with another.
+    Policy files and checkpoints identify it by a digest of draws: learning cannot resume with another.
 
     >>> Sampler(lambda key: jax.random.uniform(key, (5,)), arms=5).arms
     5

@@ -1,4 +1,4 @@
-"""Another prior's instances with all rates higher or lower."""
+"""Another prior's instances with all means scaled."""
 
 import dataclasses
 from typing import Any, ClassVar

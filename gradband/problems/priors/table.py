@@ -23,7 +23,7 @@ class Table(Prior):
     """Realised rewards [N, K, n] of past instances, whose means are unknown.
 
     Training draws instances from the table. With `held_out` = .2, the last fifth of them is kept
-    for evaluation, which goes through it in order, each instance once.
+    for evaluation, which uses each instance once, in order.
     """
 
     kind: ClassVar[str] = "table"
@@ -38,7 +38,7 @@ class Table(Prior):
         table = numbers("the reward table", self.table, axes=3)
         number("held_out", self.held_out, 0, 0.9)
         if self.held_out > 0 and len(table) < 2:
-            raise InputError("a table with one instance can't hold any out: set held_out to 0")
+            raise InputError("a table with one instance cannot hold any out: set held_out to 0")
         object.__setattr__(self, "table", table.astype(np.float32))
         object.__setattr__(self, "arms", table.shape[1])
 
@@ -49,7 +49,7 @@ class Table(Prior):
 
     @property
     def checksum(self) -> str:
-        """What tells this table from another behind the same file name."""
+        """A checksum that identifies the contents of the table."""
         return checksum(self.table)
 
     @property
@@ -81,7 +81,7 @@ class Table(Prior):
     @classmethod
     def read(cls, given: dict[str, Any], rewards: laws.Reward | None, find: Callable[[Any], Path]) -> Self:
         if rewards is not None:
-            raise InputError("a table prior holds its own rewards: remove [rewards]")
+            raise InputError("a table prior contains its rewards: remove [rewards]")
         prior = cls(read_table(find(given["file"])), given.get("held_out", cls.held_out), given["file"])
         if given.get("checksum", prior.checksum) != prior.checksum:
             wanted = shown(given["checksum"])
