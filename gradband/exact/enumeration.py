@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +15,8 @@ from gradband.core.errors import InputError
 from gradband.core.pytrees import by_path
 from gradband.exact.quadrature import best_mean
 from gradband.policies import Params, Policy, binding
-from gradband.problems import Problem, priors, rewards
+from gradband.policies.given import Given, unpack
+from gradband.problems import Problem, as_problem, priors, rewards
 
 LIMIT = 2_000_000  # pulls in all histories together
 
@@ -28,7 +30,7 @@ class Exact:
     gradient: dict[str, np.ndarray]
 
 
-def by_enumeration(policy: Policy, problem: Problem, params: Params | None = None) -> Exact:
+def by_enumeration(policy: Given, problem: Problem | str | Path, params: Params | None = None) -> Exact:
     """The sum over all histories of their probability times their reward, in double precision.
 
     For Bernoulli rewards, a finite or beta prior, and (2K)^n histories that fit into memory. The
@@ -40,7 +42,9 @@ def by_enumeration(policy: Policy, problem: Problem, params: Params | None = Non
     >>> round(by_enumeration(policies.SoftElim(), two_point).reward, 6)
     1.0
     """
+    problem = as_problem(problem)
     problem.one_by_one("enumeration")
+    policy, params = unpack(policy, problem, params)
     bound = binding.check(policy, problem)
     if not bound.differentiable:
         raise InputError(f"{bound.name} has no density p(i | H) to enumerate")

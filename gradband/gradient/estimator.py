@@ -5,6 +5,7 @@ each instance its own gradient; many in reverse mode.
 """
 
 import dataclasses
+from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -18,7 +19,8 @@ from gradband.engine import blocks, diagnosis
 from gradband.gradient.baselines import Baseline, as_baseline, rollouts_for
 from gradband.gradient.critic import Critic
 from gradband.gradient.surrogate import Operands, SurrogateSpec, differentiate
-from gradband.policies import Params, Policy, as_policy, binding
+from gradband.policies import Params, Policy, binding
+from gradband.policies.given import Given, unpack
 from gradband.problems import Problem, as_problem
 
 FEW = 8  # parameters up to which forward mode is used
@@ -115,8 +117,8 @@ def as_estimator(given: Estimator | Baseline | str) -> Estimator:
 
 
 def estimate(
-    policy: Policy | str,
-    problem: Problem | str,
+    policy: Given,
+    problem: Problem | str | Path,
     params: Params | None = None,
     *,
     instances: int = 1000,
@@ -133,7 +135,8 @@ def estimate(
     ((1,), (1, 256))
     """
     problem = as_problem(problem)
-    bound = binding.check(as_policy(policy), problem)
+    policy, params = unpack(policy, problem, params)
+    bound = binding.check(policy, problem)
     how = as_estimator(estimator)
     how.check(bound, problem)
     whole("instances", instances, least=2)

@@ -21,7 +21,8 @@ from gradband.learning.checkpoint import Step, TrainingState
 from gradband.learning.plan import Plan, Session, Wishes, make_plan
 from gradband.learning.recipes import Recipe
 from gradband.learning.stages import Stage
-from gradband.policies import Params, Policy, as_policy
+from gradband.policies import Params, Policy
+from gradband.policies.given import Given, resolve, unpack
 from gradband.policies.policy_file import Learned
 from gradband.problems import Problem, as_problem
 
@@ -29,8 +30,8 @@ ZERO = "zero on the whole batch: there is nothing to learn, or the batch is too 
 
 
 def learn(
-    policy: Policy | str,
-    problem: Problem | str,
+    policy: Given,
+    problem: Problem | str | Path,
     *,
     recipe: Recipe | str | Path | None = None,
     iterations: int | None = None,
@@ -41,7 +42,7 @@ def learn(
     scale: str | None = None,
     temperature: Callable[[int, int], float] | None = None,
     curriculum: Sequence[int] | None = None,
-    imitate: Policy | Learned | None = None,
+    imitate: Given | None = None,
     params: Params | None = None,
     seed: int = 0,
     devices: int | None = None,
@@ -86,7 +87,9 @@ def learn(
     >>> learned.history["regret"].shape
     (5,)
     """
-    policy, problem = as_policy(policy), as_problem(problem)
+    problem = as_problem(problem)
+    policy, params = unpack(policy, problem, params)
+    imitate = None if imitate is None else resolve(imitate, problem)
     wishes = Wishes(
         recipe=recipe,
         iterations=iterations,

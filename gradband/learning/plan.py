@@ -26,7 +26,7 @@ from gradband.learning.stages import Stage, Temperature
 from gradband.learning.units import reward_scale
 from gradband.policies import Params, Policy, binding
 from gradband.policies.base import OneParameter
-from gradband.policies.policy_file import Learned
+from gradband.policies.given import WithParams
 from gradband.problems import Problem
 
 
@@ -43,7 +43,7 @@ class Wishes:
     scale: str | None = None
     temperature: Temperature | None = None
     curriculum: Sequence[int] | None = None
-    imitate: Policy | Learned | None = None
+    imitate: Policy | WithParams | None = None
     params: Params | None = None
 
     def __post_init__(self) -> None:
@@ -192,7 +192,7 @@ def _describe_estimator(how: Estimator) -> dict[str, Any]:
     return {"baseline": how.rule.name, "rollouts": how.rollouts, "returns": how.returns}
 
 
-def _policy_name(imitate: Policy | Learned | None) -> str:
+def _policy_name(imitate: Policy | WithParams | None) -> str:
     if imitate is None:
         return "none"
     return imitate.name if isinstance(imitate, Policy) else imitate.policy.name

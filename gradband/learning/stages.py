@@ -14,7 +14,7 @@ from gradband.gradient.critic import Critic
 from gradband.gradient.estimator import Controls, Estimate, Estimator
 from gradband.learning.recipes import Recipe
 from gradband.policies import Params, Policy, binding
-from gradband.policies.policy_file import Learned
+from gradband.policies.given import WithParams
 from gradband.problems import Problem
 
 Temperature = Callable[[int, int], float]
@@ -60,7 +60,7 @@ def agreement(
     problem: Problem,
     policy: Policy,
     recipe: Recipe,
-    imitate: Policy | Learned,
+    imitate: Policy | WithParams,
     size: tuple[int, int],
     on: blocks.Workers,
 ) -> Stage:

@@ -127,7 +127,7 @@ class InJax:
 
 
 def as_playable(given: Any, trust: Trust | None = None) -> Playable:
-    """A policy file, what `learn` returned, or what another player plays."""
+    """A policy file, what `learn` returned, a bound policy, or what another player plays."""
     if isinstance(given, Playable):
         return given
     if isinstance(given, str | PathLike):
@@ -136,10 +136,27 @@ def as_playable(given: Any, trust: Trust | None = None) -> Playable:
             return Playable(policy, params)
         except InputError as error:
             raise InputError(f"{given}: {error}") from None
+    if isinstance(given, Policy):
+        return Playable(given, _first_params(given))
     bound, learned = getattr(given, "policy", None), getattr(given, "arrays", None)
     if not isinstance(bound, Policy) or not isinstance(learned, dict):
-        raise InputError(f"a player needs a policy file or what learn returned, not {shown(given)}")
+        raise InputError(
+            f"a player needs a policy file, what learn returned or a bound policy, not {shown(given)}"
+        )
     return Playable(bound, learned)
+
+
+def _first_params(policy: Policy) -> dict[str, Any]:
+    """The parameters that a bound policy starts with; one without any needs no JAX for that."""
+    if not policy.arms:
+        raise InputError(f"{policy.name} must be bound first: {policy.name}.bind(arms, horizon)")
+    if policy.specs() == {}:
+        return {}
+    import jax
+
+    from gradband.core.pytrees import by_path
+
+    return by_path(policy.init(jax.random.key(0)))
 
 
 def _fingerprint(policy: Policy, arrays: dict[str, np.ndarray]) -> str:

@@ -80,7 +80,7 @@ class Player:
 
     def __init__(
         self,
-        policy: "str | PathLike[str] | Learned | Playable",
+        policy: "str | PathLike[str] | Learned | Policy | Playable",
         seed: int | None = None,
         record: Callable[[Event], None] | None = None,
         journal: str | PathLike[str] | None = None,
@@ -89,7 +89,8 @@ class Player:
         """Begins a test, or goes on with the one in its journal.
 
         Args:
-            policy: A policy file, what `gb.learn` returned, or what another player plays (`playable`).
+            policy: A policy file, what `gb.learn` returned, a bound policy, or what another player plays
+                (`playable`).
             seed: Decides all draws, together with what was heard. Without one it is the journal's, or comes
                 from the system.
             record: Told of every event.

@@ -48,6 +48,16 @@ def resolve(
     return given if isinstance(given, WithParams) else as_policy(given)
 
 
+def unpack(
+    given: Given, problem: Problem | None = None, params: Params | None = None
+) -> tuple[Policy, Params | None]:
+    """The policy that is given, and its parameters: those given with it, its learned ones, or None."""
+    entry = resolve(given, problem)
+    if isinstance(entry, WithParams):
+        return entry.policy, entry.params if params is None else params
+    return entry, params
+
+
 def parse_policy(text: str, problem: Problem | None = None) -> Policy:
     """The policy that `name`, `name:setting=value+…` or `name:prior` stands for."""
     name, _, rest = text.partition(":")
