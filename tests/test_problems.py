@@ -275,7 +275,7 @@ def test_arms_of_a_finite_problem_file_are_fixed(tmp_path):
 
 def test_table_problem_takes_no_rewards(tmp_path, table):
     np.savez(tmp_path / "t.npz", rewards=table)
-    with pytest.raises(InputError, match="own rewards"):
+    with pytest.raises(InputError, match="contains its rewards"):
         load(
             tmp_path,
             "horizon = 6\n[prior]\nkind = 'table'\nfile = 't.npz'\n[rewards]\nkind = 'bernoulli'",

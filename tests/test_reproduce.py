@@ -1,5 +1,6 @@
 """`gradband reproduce`: experiments as data, work that is done once, and a report of it."""
 
+import ast
 import csv
 import fcntl
 import json
@@ -7,6 +8,7 @@ import multiprocessing
 import os
 import random
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -339,11 +341,12 @@ def test_a_damaged_checkpoint_is_begun_anew(tmp_path):
         (
             {
                 "do": "learn",
-                "problem": {"name": "two-point", "horizon": 10, "noise": "independent"},
+                "problem": {"name": "two-point", "horizon": 10},
                 "policy": "softelim",
+                "recipe": "algorithm-1",
                 "iterations": 5,
                 "batch": 64,
-                "baseline": "optimal",
+                "baseline": "self",
                 "seed": 3,
                 "evaluation": 64,
                 "every": 5,
@@ -387,6 +390,16 @@ def test_the_command_beside_a_number_gives_that_number(unit, find, tmp_path, mon
         main()
     printed = json.loads(capsys.readouterr().out)
     assert find(printed) == done.get("regret", done.get("gradient"))
+
+
+def test_what_no_command_can_say_is_a_line_of_python():
+    problem = {"name": "two-point", "horizon": 10, "noise": "independent"}
+    sizes = {"iterations": 2, "batch": 64, "seed": 3, "final": 50}
+    unit = {"do": "learn", "problem": problem, "policy": "softelim", "baseline": "optimal", **sizes}
+    python, *words = shlex.split(command(unit))
+    assert python == "python"
+    printed = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=True).stdout
+    assert ast.literal_eval(printed) == work.carry_out(unit)
 
 
 @pytest.mark.slow

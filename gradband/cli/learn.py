@@ -185,7 +185,7 @@ def train(start: "Policy", task: "Problem", settings: dict[str, Any]) -> "Learne
 
     file = settings["checkpoint"]
     there = any(map(os.path.lexists, (file, kept_before(file))))
-    if settings["resume"] and start.name != "dqn" and processes.first() and not there:
+    if settings["resume"] and start.trainer == "gradband" and processes.first() and not there:
         print(f"gradband: there is no checkpoint in {file.parent}: starting anew", file=sys.stderr)
     try:
         with terminal.progress("learning", 1) as update:

@@ -105,7 +105,8 @@ def other_priors(fit: dict[str, Any], folder: Path) -> list[priors.Prior]:
 def rivals(fitted: list[priors.Prior]) -> dict[str, Policy]:
     """The usual policies, by names that `gradband compare` accepts.
 
-    Thompson sampling comes with each fitted prior that it can use, rounded as its name says.
+    Thompson sampling comes with each kind of fitted prior that it can use, rounded as its name says; of two
+    hierarchical ones with the first, which fits better.
     """
     found: list[tuple[str, Policy]] = [
         (EQUAL_SPLIT, Uniform()),
@@ -114,9 +115,10 @@ def rivals(fitted: list[priors.Prior]) -> dict[str, Policy]:
         ("ucb1", UCB1()),
         ("ts", ThompsonSampling()),
     ]
+    level = next((prior for prior in fitted if isinstance(prior, priors.Hierarchical)), None)
     for prior in fitted:
-        if isinstance(prior, priors.Hierarchical):
-            numbers: dict[str, Any] = references.numbers_of(prior)
+        if prior is level and level is not None:
+            numbers: dict[str, Any] = references.numbers_of(level)
             numbers = {name: rounded(value) for name, value in numbers.items()}
             found.append(named(HierarchicalTS(**numbers)))
         elif isinstance(prior, priors.Beta) and shrinkage.shrinks(prior):

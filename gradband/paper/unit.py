@@ -12,6 +12,15 @@ def where(problem: dict[str, Any]) -> str:
     return problem["name"] + _options({key: problem[key] for key in problem if key != "name"})
 
 
+CURVE = ("evaluation", "every")  # settings of a curve's points, which a command does not draw
+USUAL = (("baseline", "self"), ("scale", "log"))  # as Algorithm 1 has them
+OPTIONS = {key: key for key in ("policy", "recipe", "iterations", "seed")} | {
+    "batch": "instances",
+    "final": "compare-on",
+}
+"""options of `gradband learn` for what a unit says; anything else is in no command"""
+
+
 def command(unit: Unit) -> str:
     """How to get a unit's numbers by hand.
 
@@ -26,9 +35,10 @@ def command(unit: Unit) -> str:
         policy, _, theta = given.pop("policy").partition(":theta=")
         rest = {"baselines": given.pop("baseline"), **given}
         return f"gradband gradient {problem} --policy {policy} --theta {theta}{_options(rest)}"
-    if do == "learn":
-        rest = {key: given[key] for key in given if key not in ("evaluation", "every", "final")}
-        return f"gradband learn {problem}{_options(rest | {'instances': given['final']})}"
+    rest = {key: given[key] for key in given if (key, given[key]) not in USUAL and key not in CURVE}
+    if do == "learn" and rest.keys() <= OPTIONS.keys() and "--noise" not in problem:
+        options = {OPTIONS[key]: value for key, value in rest.items()}
+        return f"gradband learn {problem}{_options(options)}"
     if do == "optimum":
         return f"gradband optimum {problem}"
     return f"python -c 'from gradband.paper.work import carry_out as do; print(do({json.dumps(unit)}))'"
