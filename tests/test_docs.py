@@ -33,7 +33,7 @@ def test_blocks_run(page, tmp_path, monkeypatch):
         held = next(entry for entry in result["gain"] if entry["situation"] == "held-out experiments")
         over = {row["name"]: row["gain"] for row in held["policies"] if row["name"] != "learned"}
         assert {"uniform", "split:share=0.25", "split", "ucb1", "ts"} < set(over)
-        assert len(over) == 7
+        assert len(over) == 8
         for name in ("uniform", "split", "ucb1", "ts"):
             assert over[name]["mean"] > 3 * over[name]["se"]
         assert all(check["holds"] for check in held["check"])

@@ -306,6 +306,15 @@ def _unstacked(graph: Graph, equation: Any, x: str) -> list[str]:
     ]
 
 
+def _split(graph: Graph, equation: Any, x: str) -> list[str]:
+    axis, ends = graph.whole(equation.params["axis"]), np.cumsum(equation.params["sizes"])
+    starts = [0, *ends[:-1]]
+    return [
+        graph.op("Slice", x, graph.whole(start), graph.whole(end), axis)
+        for start, end in zip(starts, ends, strict=True)
+    ]
+
+
 def _log1p(graph: Graph, equation: Any, x: str) -> str:
     one = graph.constant(np.ones((), equation.invars[0].aval.dtype))
     return graph.op("Log", graph.op("Add", x, one))
@@ -334,6 +343,7 @@ RULES: dict[str, Callable[..., str | list[str]]] = {
     "rev": _reversed,
     "select_n": lambda g, e, which, no, yes: g.op("Where", which, yes, no),
     "slice": _slice,
+    "split": _split,  # what JAX before 0.10 unstacks by
     "squeeze": _reshape,
     "stack": _stacked,
     "unstack": _unstacked,
