@@ -30,6 +30,7 @@ CORE = [
     "test_files.py",
     "test_checkpoint.py",
     "test_fit.py",
+    "test_tables.py",
     "test_gittins.py",
     "test_figures.py",
     "test_terminal.py",

@@ -105,8 +105,8 @@ class Own(gb.policies.Policy):
         return {"level": jnp.full(self.arms, 0.5), "seen": {"level": jnp.arange(1.0, self.arms + 1)}}
 
     def log_probs(self, params, state):
-        w = params["layer"]["w"]
-        scores = w[0] * state["level"] + w[1] / jnp.sqrt(state["seen"]["level"])
+        of_level, of_seen = jnp.split(params["layer"]["w"], 2)
+        scores = of_level * state["level"] + of_seen / jnp.sqrt(state["seen"]["level"])
         return jax.nn.log_softmax(params["theta"] * scores)
 
     def update(self, params, state, arm, reward):

@@ -336,6 +336,15 @@ def _unstacked(graph: Graph, equation: Any, x: str) -> list[str]:
     ]
 
 
+def _split(graph: Graph, equation: Any, x: str) -> list[str]:
+    axis, ends = graph.whole(equation.params["axis"]), np.cumsum(equation.params["sizes"])
+    starts = [0, *ends[:-1]]
+    return [
+        graph.op("Slice", x, graph.whole(start), graph.whole(end), axis)
+        for start, end in zip(starts, ends, strict=True)
+    ]
+
+
 def _log1p(graph: Graph, equation: Any, x: str) -> str:
     return graph.op("Log", _with_one("Add")(graph, equation, x))
 
@@ -377,6 +386,7 @@ RULES: dict[str, Callable[..., str | list[str]]] = {
     "scatter-add": _scatter("add"),
     "select_n": lambda g, e, which, no, yes: g.op("Where", which, yes, no),
     "slice": _slice,
+    "split": _split,  # what JAX before 0.10 unstacks by
     "square": lambda g, e, x: g.op("Mul", x, x),
     "squeeze": _reshape,
     "stack": _stacked,
