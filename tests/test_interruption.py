@@ -240,3 +240,20 @@ def test_any_flipped_bit_is_noticed(tmp_path):
         # A space of the header's end, or a letter of the word checksum, says nothing.
         assert found[1] == known[1]
         assert all(np.array_equal(found[0][name], array) for name, array in known[0].items())
+
+
+def test_an_interruption_that_a_library_swallows_comes_again(monkeypatch):
+    monkeypatch.setattr(interruption, "AGAIN", 0.2)
+    began = time.monotonic()
+
+    def swallow_one():
+        with interruption.at_once("kept"):
+            with contextlib.suppress(interruption.Interrupted):
+                signal.raise_signal(signal.SIGTERM)
+            time.sleep(30)
+
+    with pytest.raises(interruption.Interrupted, match="kept") as stopped:
+        swallow_one()
+    assert time.monotonic() - began < 20
+    assert stopped.value.number == signal.SIGTERM
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)

@@ -30,7 +30,7 @@ KEPT = 12  # points of a survey of several parameters that are looked at more cl
 CALLS = 60  # parameters that a search for several of them plays
 REACH = 0.3  # decades to each side of the points that are tried
 FURTHEST = 1.5  # how far beyond these points the vertex of a parabola may lie, in units of the reach
-ROUNDS = 3  # of points around the minimum of a quadratic
+ROUNDS = 4  # of points around the minimum of a quadratic
 RISE = 5.0  # standard errors that regrets should rise by to each side of a minimum
 LEAST, MOST = 1000, 20_000  # instances of a choice: within these a part of those in training
 SHARE, SHARE_OF_SEVERAL = 20, 2  # several parameters have costlier gradients and flatter valleys
@@ -144,13 +144,14 @@ def refine(judge: Judge, steps: Steps, params: Params) -> Params:
     def at(offsets: np.ndarray) -> Params:
         return steps.shifted(params, dict(zip(names, offsets.tolist(), strict=True)))
 
-    valley = Valley.around(len(names), REACH)
+    valley, centres = Valley.around(len(names), REACH), [params]
     points = np.zeros((0, len(names)))
     for _ in range(ROUNDS):
         points = np.vstack([points, valley.points()])
         regrets = np.array([judge.regret(at(point)) for point in points])  # known ones are not played again
         valley = valley.fitted(points, regrets, RISE * judge.noise(at(valley.centre)))
-    return at(valley.centre)
+        centres.append(at(valley.centre))
+    return min(centres, key=judge.regret)
 
 
 def _around(judge: Judge, steps: Steps, centre: Params, name: str, reach: float) -> list[Params]:

@@ -6,6 +6,10 @@ import threading
 from collections.abc import Iterator
 from types import FrameType
 
+AGAIN = 2.0  # seconds after which an interruption that was swallowed comes again
+SOON = 0.01  # the same, where it would surely be
+SWALLOWING = ("_xla_gc_callback",)  # functions of JAX whose exceptions are printed and forgotten
+
 
 class Interrupted(KeyboardInterrupt):
     """An interruption that left everything in order; says what was kept, and which signal it was."""
@@ -49,17 +53,28 @@ def watched(wanted: bool = True) -> Iterator[Watch]:
 
 @contextlib.contextmanager
 def at_once(message: str) -> Iterator[None]:
-    """Lets Ctrl-C and SIGTERM interrupt at once, with words on what is kept. In the main thread only."""
+    """Lets Ctrl-C and SIGTERM interrupt at once, with words on what is kept. In the main thread only.
+
+    An exception that is raised while a library calls back into Python may be swallowed there, so it is
+    raised again every `AGAIN` seconds until it gets through.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    asked: list[int] = []
 
     def stop(number: int, frame: FrameType | None) -> None:
-        raise Interrupted(message, number)
+        asked.append(number)
+        swallowed = frame is not None and frame.f_code.co_name in SWALLOWING
+        signal.setitimer(signal.ITIMER_REAL, SOON if swallowed else AGAIN)
+        if not swallowed:
+            raise Interrupted(message, asked[0])
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
+    before = {number: signal.signal(number, stop) for number in signals}
     try:
         yield
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in before.items():
             signal.signal(number, handler)

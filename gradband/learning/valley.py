@@ -9,7 +9,7 @@ import dataclasses
 import numpy as np
 
 LONGEST, SHORTEST = 0.6, 0.05  # lengths of axes
-FURTHEST = 1.5  # how far a minimum may lie along an axis, in units of what was looked at
+FURTHEST = 0.9  # how far a minimum may lie along an axis
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +61,5 @@ class Valley:
         lengths = np.clip(np.sqrt(2 * rise / curved), SHORTEST, LONGEST)
         slopes = axes.T @ found[1 : 1 + count]
         # Where it does not curve upwards, the minimum is as far as it may be.
-        limit = FURTHEST * np.maximum(lengths, np.abs(x).max())
-        moves = -slopes / np.maximum(curved, np.abs(slopes) / limit)
+        moves = -slopes / np.maximum(curved, np.abs(slopes) / FURTHEST)
         return Valley(self.centre + axes @ moves, axes, lengths)
