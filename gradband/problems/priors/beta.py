@@ -19,7 +19,7 @@ from gradband.problems.priors.base import Prior, numbers
 class Beta(Prior):
     """Means drawn independently, μ_i ~ Beta(a, b); a and b are numbers, or one for each arm.
 
-    >>> Beta(arms=2, a=[1, 2]).sample(random.root(0)).shape
+    >>> Beta(arms=2, a=[1, 2]).sample(prng.root(0)).shape
     (2,)
     """
 

@@ -18,7 +18,7 @@ from gradband.problems.priors.base import Prior, numbers
 class Mixture(Prior):
     """An instance is of kind c with probability `weights`[c], and its means are μ_i ~ Beta(a_c, b_c).
 
-    >>> Mixture(arms=3, weights=[0.5, 0.5], a=[1, 9], b=[9, 1]).sample(random.root(0)).shape
+    >>> Mixture(arms=3, weights=[0.5, 0.5], a=[1, 9], b=[9, 1]).sample(prng.root(0)).shape
     (3,)
     """
 
