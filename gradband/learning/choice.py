@@ -197,9 +197,11 @@ class Chooser:
         chosen = min(found, key=lambda name: found[name])
         params = entries[chosen]
         if few:
-            better, fresh = refine(self.judge(2, share=2), self.steps, params), self.judge(3)
-            # What was best of many is so by luck too: these two are compared on instances of their own.
-            if better is not params and fresh.regret(better) < fresh.regret(params):
+            several = len(self.steps.moved_by_logarithm) > 1
+            better = refine(self.judge(2, share=2) if several else judge, self.steps, params)
+            # What was best of very many is so by luck too: it is compared on instances of its own.
+            last = self.judge(3) if several else judge
+            if better is not params and last.regret(better) < last.regret(params):
                 chosen, params = f"near {chosen}", better
                 found[chosen] = judge.regret(better)
         return params, {"chosen": chosen, "instances": judge.instances, "regrets": found}
