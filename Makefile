@@ -2,6 +2,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
+# Some machines forbid Python to keep what it compiles: every start would then take seconds.
+export PYTHONDONTWRITEBYTECODE :=
+
 # Modules are compiled when they are first imported, not all of them now.
 INSTALL := $(BIN)/python -m pip install -q --disable-pip-version-check --no-compile -c constraints.txt
 

@@ -55,15 +55,23 @@ def test_features_exist_where_arms_are_impossible():
 def test_critics_lower_the_variance(policy, better, worse, times):
     """Measured on 8000 instances: 1.9 and 2.4 times less, and 1.4 and 1.9 times less again.
 
-    What is asked leaves room for the spread of two variances from 4000 instances.
+    A few instances decide a variance: of 44 seeds with 4000 instances, four had a ratio below 1.5 where it
+    is 1.85, one of them .8. The median of five seeds is below 1.5 about once in 150 times.
     """
     spreads = [
-        gb.estimate(
-            policy, "uniform-2", instances=4000, estimator=gb.Estimator(baseline, returns="expected")
-        ).spread[0]
+        [
+            gb.estimate(
+                policy,
+                "uniform-2",
+                instances=4000,
+                estimator=gb.Estimator(baseline, returns="expected"),
+                seed=seed,
+            ).spread[0]
+            for seed in range(5)
+        ]
         for baseline in (better, worse)
     ]
-    assert (spreads[1] / spreads[0]) ** 2 > times
+    assert np.median((np.array(spreads[1]) / np.array(spreads[0])) ** 2) > times
 
 
 @pytest.mark.brief
@@ -73,7 +81,7 @@ def test_an_estimate_is_not_served_by_a_critic_of_its_own_instances():
     how = gb.Estimator("critic", returns="expected")
     found = [
         gb.estimate(SoftElim(), problem, instances=12, estimator=how, seed=seed).mean[0]
-        for seed in range(150)
+        for seed in range(400)
     ]
     mean = Mean.of(np.array(found))
     exact = float(gb.exact.by_enumeration(SoftElim(), problem).gradient["theta"])

@@ -329,7 +329,7 @@ def test_a_checkpoint_of_other_settings_is_refused(tmp_path):
     for changed in ({"seed": 1}, {"instances": 128}, {"params": {"theta": 0.5}}, {"curriculum": [10]}):
         with pytest.raises(InputError, match="other settings"):
             learn(SoftElim(), SMALL, checkpoint=file, resume=True, **(QUICK | changed))
-    given = {"optimizer": optax.adam(0.1), "optimizer_name": "adam, .1"}
+    given = {"optimizer": ("adam, .1", optax.adam(0.1))}
     with pytest.raises(InputError, match="training.optimizer was"):
         learn(SoftElim(), SMALL, checkpoint=file, resume=True, **given, **QUICK)
     with pytest.raises(InputError, match="checkpoint"):

@@ -105,11 +105,18 @@ def lgamma(x: np.ndarray) -> np.ndarray:
 
 def real(value: Any) -> Array:
     """A number or array as JAX learns it."""
-    import jax.numpy as jnp
+    return on_device(value, float)
+
+
+def on_device(value: Any, dtype: Any) -> Array:
+    """A number or array for JAX, with no program compiled for it."""
+    import jax
 
     from gradband.core import jax_setup as jax_setup
 
-    return jnp.asarray(value, float)
+    if isinstance(value, jax.core.Tracer):
+        return jax.numpy.asarray(value, dtype)
+    return jax.device_put(np.asarray(value, jax.dtypes.canonicalize_dtype(dtype)))
 
 
 def flatten(tree: Any) -> dict[str, Array]:

@@ -3,14 +3,16 @@
 Everything here is a pure function of a typed JAX key. A round's key is already the output of a hash,
 so its two words *are* random bits: `uniform` and `normal` read them and hash nothing more.
 
-`hash_words` is the hash behind `jax.random.fold_in` (threefry, 20 rounds), written without JAX's
-inner loop: the same bits, and on a CPU SoftElim's gradient takes two thirds of the time. Gamma and beta
-variables are drawn exactly (Marsaglia and Tsang, 2000) with two hashes per try, where `jax.random`
-splits keys at every step.
+`hash_words` is the hash behind `jax.random.fold_in` (threefry, 20 rounds), written without JAX's inner
+loop: the same bits, in less time. What a round of a rollout draws comes from the same hash with 13 rounds,
+the shorter variant of its authors (Salmon, Moraes, Dror and Shaw, 2011). Gamma and beta
+variables are drawn exactly (Marsaglia and Tsang, 2000) with two hashes per try, where `jax.random` splits
+keys at every step.
 """
 
 import math
 import zlib
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,24 +23,35 @@ from gradband.core import jax_setup as jax_setup
 from gradband.core.errors import whole
 
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
-STREAMS = ("prior", "reward", "action", "training", "evaluation", "init", "choice")
+FULL, SHORT = 20, 13  # rounds of the hash: of keys, and of what a round draws
+BITS = 2  # version of the random bits that a seed stands for; policy files and checkpoints record it
+STREAMS = ("prior", "round", "more of a round", "training", "evaluation", "init", "choice")
 
 
 def root(seed: int) -> Array:
     """The key that a seed stands for."""
-    return jax.random.key(whole("seed", seed, least=0), impl="threefry2x32")
+    seed = whole("seed", seed, least=0)
+    return _host_key(np.array([seed >> 32 & 0xFFFFFFFF, seed & 0xFFFFFFFF], np.uint32))
+
+
+def _host_key(words: np.ndarray) -> Array:
+    """The key with these words, with nothing to compile."""
+    data: Any = words
+    return jax.random.wrap_key_data(data, impl="threefry2x32")
 
 
 def stream(key: Array, name: str) -> Array:
     """The key of a named stream, so that what one stream draws never shifts another.
 
-    >>> stream(jax.random.key(0), "prior") != stream(jax.random.key(0), "reward")
+    >>> stream(jax.random.key(0), "prior") != stream(jax.random.key(0), "round")
     Array(True, dtype=bool)
     """
-    return jax.random.fold_in(key, STREAMS.index(name))
+    return fold_in(key, STREAMS.index(name))
 
 
-def hash_words(key: tuple[Array, Array], counter: tuple[Array, Array]) -> tuple[Array, Array]:
+def hash_words(
+    key: tuple[Array, Array], counter: tuple[Array, Array], rounds: int = FULL
+) -> tuple[Array, Array]:
     """Threefry-2x32 of a 64-bit counter under a 64-bit key, each given as two words of any shape.
 
     With the counter (0, t) it equals `jax.random.fold_in(key, t)` bit for bit.
@@ -46,13 +59,15 @@ def hash_words(key: tuple[Array, Array], counter: tuple[Array, Array]) -> tuple[
     k0, k1 = key
     schedule = (k0, k1, k0 ^ k1 ^ np.uint32(0x1BD11BDA))
     x0, x1 = counter[0] + k0, counter[1] + k1
-    for i in range(5):
-        for distance in ROTATIONS[i % 2]:
-            x0 = x0 + x1
-            x1 = (x1 << np.uint32(distance)) | (x1 >> np.uint32(32 - distance))
-            x1 = x0 ^ x1
-        x0 = x0 + schedule[(i + 1) % 3]
-        x1 = x1 + schedule[(i + 2) % 3] + np.uint32(i + 1)
+    for i in range(rounds):
+        distance = ROTATIONS[i // 4 % 2][i % 4]
+        x0 = x0 + x1
+        x1 = (x1 << np.uint32(distance)) | (x1 >> np.uint32(32 - distance))
+        x1 = x0 ^ x1
+        if i % 4 == 3:
+            j = i // 4 + 1
+            x0 = x0 + schedule[j % 3]
+            x1 = x1 + schedule[(j + 1) % 3] + np.uint32(j)
     return x0, x1
 
 
@@ -67,8 +82,15 @@ def from_words(w0: Array, w1: Array) -> Array:
     return jax.random.wrap_key_data(jnp.stack([w0, w1], axis=-1), impl="threefry2x32")
 
 
-def fold_in(key: Array, data: Array) -> Array:
-    """`jax.random.fold_in` with the fast hash: the same key, bit for bit."""
+def fold_in(key: Array, data: Array | int) -> Array:
+    """`jax.random.fold_in` with the fast hash: the same key, bit for bit.
+
+    Outside of compiled code it is computed by NumPy, with nothing to compile.
+    """
+    if isinstance(data, int) and not isinstance(key, jax.core.Tracer):
+        own: Any = np.asarray(jax.random.key_data(key)).reshape(2, 1)
+        number: Any = np.array([[0], [data & 0xFFFFFFFF]], np.uint32)
+        return _host_key(np.concatenate(hash_words(own, number)))
     counter = jnp.asarray(data, jnp.uint32)
     return from_words(*hash_words(words(key), (jnp.zeros_like(counter), counter)))
 

@@ -1,9 +1,9 @@
-"""Jobs in blocks of a fixed shape, shared among workers.
+"""Jobs on many instances, shared among workers.
 
-A block is B instances in one compiled computation. Which instance is which depends on the seed alone,
-B on the problem, the policy and the estimator, and every worker runs the same compiled code, one block at
-a time. So a result has the same bits whatever the number of workers, and of the instances only their
-results, a few numbers each, take memory.
+Lanes compute each instance by itself. XLA computes blocks of B instances: which instance is which depends
+on the seed alone, B on the problem, the policy and the estimator, and every worker runs the same compiled
+code, one block at a time. So a result has the same bits whatever the number of workers, and of the
+instances only their results, a few numbers each, take memory.
 """
 
 import collections
@@ -17,7 +17,7 @@ import numpy as np
 
 from gradband.core import resources
 from gradband.core.errors import InputError, whole
-from gradband.engine import memory, processes
+from gradband.engine import engines, memory, processes
 
 
 def block_size(arms: int) -> int:
@@ -38,12 +38,14 @@ class Workers(NamedTuple):
     """the device of each worker"""
     memory: int | None
     """bytes for blocks and their results; None if nobody counts them"""
+    engine: str | None = None
+    """lanes or xla; None for the usual choice"""
 
 
-def workers(count: int | None = None, limit: int | str | None = None) -> Workers:
+def workers(count: int | None = None, limit: int | str | None = None, engine: str | None = None) -> Workers:
     """A worker on every local device, or on the CPU one for each core.
 
-    A CPU that JAX sees as one device runs several blocks at a time, one a worker. The `limit` is for the
+    A CPU that JAX sees as one device runs several blocks at a time, one per worker. The `limit` is for the
     whole process; without it, what is free may be taken.
     """
     local = jax.local_devices()
@@ -54,7 +56,7 @@ def workers(count: int | None = None, limit: int | str | None = None) -> Workers
     if wanted > max(usual, 64):
         raise InputError(f"devices must be at most {max(usual, 64)}, not {wanted}")
     most = memory.budget(limit) if local[0].platform == "cpu" else None  # GPUs have memory of their own
-    return Workers(tuple(local[i % len(local)] for i in range(wanted)), most)
+    return Workers(tuple(local[i % len(local)] for i in range(wanted)), most, engines.named(engine))
 
 
 @functools.cache
@@ -73,6 +75,8 @@ class BlockJob(NamedTuple):
     operands: tuple[Any, ...]
     instances: int
     size: int
+    separable: bool = False
+    """whether all results end in an axis of instances, so that each can be computed by itself"""
 
     @property
     def blocks(self) -> int:
@@ -82,19 +86,45 @@ class BlockJob(NamedTuple):
         """The workers that there is memory for, or an error if there is not enough for one."""
         if on.memory is None:
             return on.devices
-        needs = memory.estimate(self.function, self.settings, (*self.operands, np.int32(0)))
+        kernel = self.kernel(on)
+        if kernel is None:
+            needs = memory.estimate(self.function, self.settings, (*self.operands, np.int32(0)))
+        else:
+            needs = memory.Needs(0, kernel.scratch_bytes, 4 * kernel.rows * self.size)
         what = f"{self.blocks} blocks of {self.size} instances"
         return on.devices[: memory.at_once(needs, self.blocks, len(on.devices), on.memory, what)]
 
+    def kernel(self, on: Workers) -> Any:
+        """The kernel that computes this in lanes, or None if XLA does."""
+        return engines.kernel_for(self, on.engine, on.devices[0].platform)
 
-def map_blocks(job: BlockJob, on: Workers, report: Callable[[int], None] | None = None) -> list[Any]:
+
+def map_blocks(job: BlockJob, on: Workers, report: Callable[[float], None] | None = None) -> list[Any]:
     """The results of all blocks as NumPy arrays.
 
     Of several processes each does a part of the blocks, and all have the results. `report` is told how
     many blocks are done. No more blocks are computed at a time than there is memory for.
     """
-    total, devices = job.blocks, job.workers(on)
-    blocks = processes.mine(total)
+    kernel, total, devices = job.kernel(on), job.blocks, job.workers(on)
+    if kernel is None:
+        run, like = _by_xla(job, devices)
+    elif processes.count() == 1:
+        told = report and (lambda share: report(share * total))
+        return [kernel(job.operands, 0, job.instances, len(devices), told)]
+    else:
+        run, like = _in_lanes(job, kernel), None
+    results, blocks = [], processes.mine(total)
+    for result in map(run, blocks) if len(devices) == 1 else _in_parallel(run, blocks, len(devices)):
+        results.append(result)
+        if report:
+            report(min(len(results) * processes.count(), total))
+    if processes.count() == 1:
+        return results
+    return processes.gathered(results, results[0] if results else like or run(0), total)
+
+
+def _by_xla(job: BlockJob, devices: tuple[Any, ...]) -> tuple[Callable[[int], Any], Any]:
+    """What computes a block, and the shapes of its results."""
     function, operands = functools.partial(job.function, *job.settings), job.operands
     alone = len(set(devices)) == 1
     copies = {} if alone else {device: jax.device_put(operands, device) for device in set(devices)}
@@ -103,15 +133,14 @@ def map_blocks(job: BlockJob, on: Workers, report: Callable[[int], None] | None 
         given = operands if alone else copies[devices[block // processes.count() % len(devices)]]
         return jax.tree.map(np.asarray, function(*given, np.int32(block)))
 
-    results = []
-    for result in map(run, blocks) if len(devices) == 1 else _in_parallel(run, blocks, len(devices)):
-        results.append(result)
-        if report:
-            report(min(len(results) * processes.count(), total))
-    if processes.count() == 1:
-        return results
-    like = results[0] if results else jax.eval_shape(function, *operands, np.int32(0))
-    return processes.gathered(results, like, total)
+    return run, jax.eval_shape(function, *operands, np.int32(0)) if processes.count() > 1 else None
+
+
+def _in_lanes(job: BlockJob, kernel: Any) -> Callable[[int], Any]:
+    def run(block: int) -> Any:
+        return kernel(job.operands, block * job.size, (block + 1) * job.size, 1)
+
+    return run
 
 
 def _in_parallel(run: Callable[[int], Any], blocks: range, count: int) -> Iterator[Any]:

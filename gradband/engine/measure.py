@@ -19,7 +19,7 @@ def regret_job(
 ) -> blocks.BlockJob:
     """The regrets and rewards of a bound policy on the key's instances, for checked input."""
     spec = RolloutSpec(policy.compiled(), blocks.block_size(problem.arms))
-    return blocks.BlockJob(_play, (spec,), (problem, params, key), instances, spec.size)
+    return blocks.BlockJob(_play, (spec,), (problem, params, key), instances, spec.size, separable=True)
 
 
 @partial(jax.jit, static_argnums=0)

@@ -122,12 +122,17 @@ class _Rollout:
         self.params = spec.policy.folded(given.params), theirs
         number = given.block * spec.size + jnp.arange(spec.size)
         self.instance = _instances(problem, prng.stream(given.key, "prior"), number)
-        # Each instance has a key for its rewards, and each run on it one for its actions. The keys of a
-        # round are their hashes with the round's number.
-        rows = [prng.stream(given.key, "reward")]
-        rows += [jax.random.fold_in(prng.stream(given.key, "action"), run) for run in range(spec.rollouts)]
+        # Rewards and the actions of each rollout have a key in every round. A hash has two words, so one
+        # hash serves two of them: its words are the first words of their keys, which are all that most
+        # draws read. The second words come from hashes that are computed only if something reads them.
+        pairs = -(-(1 + spec.rollouts) // 2)
         fold = jax.vmap(jax.vmap(jax.random.fold_in, (None, 0)), (0, None))
-        self.keys = prng.words(fold(jnp.stack(rows), number))
+
+        def hashed(stream: str) -> tuple[Array, Array]:
+            rows = [jax.random.fold_in(prng.stream(given.key, stream), pair) for pair in range(pairs)]
+            return prng.words(fold(jnp.stack(rows), number))
+
+        self.keys = hashed("round"), hashed("more of a round")
         self.least, self.most = (0.0, 1.0) if prior.rewards.unit else (-LARGEST, LARGEST)
         self.means = self.best_mean = None
         if prior.knows_means:
@@ -138,9 +143,14 @@ class _Rollout:
             self.means = means
 
     def bits(self, t: Array | np.uint32) -> tuple[Array, Array]:
-        """The random bits of round t: for rewards, then for the actions of each run."""
-        counter = jnp.full_like(self.keys[0], t)
-        return prng.hash_words(self.keys, (jnp.zeros_like(counter), counter))
+        """The words of a round's keys, for rewards and for the actions of each rollout [1 + R, B]."""
+
+        def words(keys: tuple[Array, Array]) -> Array:
+            counter = jnp.full_like(keys[0], t)
+            both = prng.hash_words(keys, (jnp.zeros_like(counter), counter), prng.SHORT)
+            return jnp.stack(both, 1).reshape(-1, self.spec.size)[: 1 + self.spec.rollouts]
+
+        return words(self.keys[0]), words(self.keys[1])
 
     def begin(self) -> tuple[tuple[Any, Any], Array]:
         """The first states, and the log-probability of the latent [R, B]."""

@@ -90,6 +90,7 @@ def evaluate(
     seed: int = 0,
     devices: int | None = None,
     memory: int | str | None = None,
+    engine: str | None = None,
     progress: Callable[[str, float], None] | None = None,
 ) -> Comparison:
     """Bayes regret of each policy on `instances` fresh instances, the same for all.
@@ -102,6 +103,8 @@ def evaluate(
     the best arm in hindsight, on instances held out from training. Each instance and policy takes 16 bytes,
     whatever the horizon and the number of arms.
 
+    The `engine` is lanes or xla; by default it is lanes on a CPU, and XLA for what lanes do not support.
+
     >>> from gradband import policies, problems
     >>> problem = problems.named("two-point", horizon=20)
     >>> table = evaluate([policies.Uniform(), policies.SoftElim()], problem, instances=2000)
@@ -110,7 +113,7 @@ def evaluate(
     """
     problem = as_problem(problem)
     fresh, instances = fresh_instances(problem, instances)
-    on = blocks.workers(devices, memory)
+    on = blocks.workers(devices, memory, engine)
     fresh = jax.device_put(fresh)
     size = blocks.block_size(problem.arms)
     key = prng.stream(prng.root(seed), "evaluation")
@@ -143,7 +146,7 @@ def fresh_instances(problem: Problem, instances: int) -> tuple[Problem, int]:
 
 
 def _report(
-    progress: Callable[[str, float], None], name: str, instances: int, size: int, done: int
+    progress: Callable[[str, float], None], name: str, instances: int, size: int, done: float
 ) -> None:
     progress(name, min(1.0, done * size / instances))
 

@@ -90,7 +90,7 @@ class Estimator:
             raise InputError(
                 f"{policy.name} has no density p(i | H) to differentiate: it can be compared, not learned"
             )
-        if not jax.tree.leaves(jax.eval_shape(policy.init, jax.random.key(0))):
+        if not jax.tree.leaves(jax.eval_shape(policy.init, prng.root(0))):
             raise InputError(f"{policy.name} has no parameters to learn")
         if self.rule.looks_ahead:
             problem.one_by_one(f"the baseline {self.rule.name}")
@@ -126,6 +126,7 @@ def estimate(
     seed: int = 0,
     devices: int | None = None,
     memory: int | str | None = None,
+    engine: str | None = None,
 ) -> Estimate:
     """Estimates ∇r(n; θ) on fresh instances.
 
@@ -142,7 +143,7 @@ def estimate(
     whole("instances", instances, least=2)
     key = prng.root(seed)
     params = bound.init(prng.stream(key, "init")) if params is None else bound.as_params(params)
-    on = blocks.workers(devices, memory)
+    on = blocks.workers(devices, memory, engine)
     task = jax.device_put(problem)
 
     def run(iteration: int, learned: Critic | None = None) -> Estimate:
@@ -193,7 +194,7 @@ def gradient_job(
     many = np.uint32(iteration), np.int32(instances)
     operands = Operands(problem, params, key, *many, tau, beta, weights)
     spec = SurrogateSpec(policy.compiled(), how.rule, rollouts, how.returns, size, few)
-    return blocks.BlockJob(differentiate, (spec,), (operands,), instances, size)
+    return blocks.BlockJob(differentiate, (spec,), (operands,), instances, size, few and learned is None)
 
 
 def compute(job: blocks.BlockJob, on: blocks.Workers) -> Estimate:

@@ -10,6 +10,7 @@ import numpy as np
 import optax
 from jax.flatten_util import ravel_pytree
 
+from gradband.core.arrays import on_device
 from gradband.core.pytrees import flattened, map_by_path
 from gradband.gradient.estimator import Estimate
 from gradband.policies import Params, Policy
@@ -49,17 +50,20 @@ class Steps:
                 return leaf
             value = np.asarray(leaf, np.float64)  # NumPy: nothing is compiled
             there = value * 10 ** offsets[name] if self._log(name) else value + offsets[name]
-            return jnp.asarray(np.clip(there, lower[name], upper[name]).astype(np.float32))
+            return on_device(np.clip(there, lower[name], upper[name]), np.float32)
 
         return map_by_path(shift, params)
 
     def mean(self, history: list[np.ndarray], like: Params) -> Params:
         """The mean of flat parameters [P] on the scale on which they move."""
-        unravel = ravel_pytree(like)[1]
         log = flattened(map_by_path(lambda name, leaf: np.full(np.shape(leaf), self._log(name)), like))
         seen = np.asarray(history, np.float64)
         scaled = np.where(log, np.log10(np.where(log, seen, 1.0)), seen).mean(0)
-        return unravel(jnp.asarray(np.where(log, 10.0 ** np.where(log, scaled, 0.0), scaled), jnp.float32))
+        flat, places = np.where(log, 10.0 ** np.where(log, scaled, 0.0), scaled), iter(range(scaled.size))
+        leaves, tree = jax.tree.flatten(like)
+        parts = ([flat[next(places)] for _ in range(leaf.size)] for leaf in leaves)
+        found = [np.reshape(part, leaf.shape) for part, leaf in zip(parts, leaves, strict=True)]
+        return jax.tree.unflatten(tree, [on_device(leaf, np.float32) for leaf in found])
 
     def within(self, params: Params) -> Params:
         """The parameters projected onto the policy's bounds."""

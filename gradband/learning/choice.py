@@ -180,7 +180,7 @@ class Chooser:
         several = 1 < sum(leaf.size for leaf in self.policy.shapes().values()) <= FEW
         part = self.trained_on // (SHARE_OF_SEVERAL if several else SHARE)
         count = min(MOST, max(LEAST, part)) // share
-        key = jax.random.fold_in(prng.stream(self.key, "choice"), place)
+        key = prng.fold_in(prng.stream(self.key, "choice"), place)
         return Judge(self.policy, jax.device_put(self.problem), key, count, self.on)
 
     def survey(self, start: Params) -> Params:

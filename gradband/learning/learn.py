@@ -37,8 +37,7 @@ def learn(
     iterations: int | None = None,
     instances: int | None = None,
     estimator: Estimator | Baseline | str | None = None,
-    optimizer: optax.GradientTransformation | None = None,
-    optimizer_name: str = "",
+    optimizer: optax.GradientTransformation | tuple[str, optax.GradientTransformation] | None = None,
     scale: str | None = None,
     temperature: Callable[[int, int], float] | None = None,
     curriculum: Sequence[int] | None = None,
@@ -47,6 +46,7 @@ def learn(
     seed: int = 0,
     devices: int | None = None,
     memory: int | str | None = None,
+    engine: str | None = None,
     progress: Callable[[Step], None] | None = None,
     checkpoint: str | Path | None = None,
     checkpoint_every: int = 10,
@@ -73,11 +73,12 @@ def learn(
     before the problem's own. With a policy to `imitate` there is no curriculum unless given: the first
     iterations make the learner agree with it, and GradBand follows, each for as long as the recipe says,
     or for the given L and m. With a `checkpoint` file, `resume` goes on from it, to the same bits, after
-    comparing all settings; of an optimiser of yours only its `optimizer_name` can be compared, and of a
+    comparing all settings; of an optimiser of yours only a name can be compared, if you give both, and of a
     temperature, an entropy or a policy to imitate its name.
 
     `memory`, such as "2GB", is a limit for the whole process: fewer blocks of instances are computed at a
-    time, with the same bits. Without it, what is free may be taken.
+    time, with the same bits. Without it, what is free may be taken. The `engine` is lanes or xla; by
+    default it is lanes on a CPU, and XLA for networks and whatever lanes do not support.
 
     DQN is learned by `q_learning.train`, to which only L, m, the seed, the memory and `progress` apply.
 
@@ -96,7 +97,6 @@ def learn(
         instances=instances,
         estimator=estimator,
         optimizer=optimizer,
-        optimizer_name=optimizer_name,
         scale=scale,
         temperature=temperature,
         curriculum=curriculum,
@@ -104,7 +104,7 @@ def learn(
         params=params,
     )
     file = Path(checkpoint) if checkpoint else None
-    session = Session(seed, devices, memory, progress, file, checkpoint_every, resume)
+    session = Session(seed, devices, memory, engine, progress, file, checkpoint_every, resume)
     if policy.trainer not in TRAINERS:
         raise unknown(f"trainer of {policy.name}", policy.trainer, TRAINERS)
     return TRAINERS[policy.trainer](policy, problem, wishes, session)
@@ -158,7 +158,7 @@ def _steps(plan: Plan, state: TrainingState) -> Iterator[Step]:
         if place < state.stage or state.stopped:
             continue
         state.enter(place)
-        own = jax.random.fold_in(prng.stream(plan.key, "training"), place)
+        own = prng.fold_in(prng.stream(plan.key, "training"), place)
         before, total = sum(lengths[:place]), sum(lengths)
         for step in _ascend(plan, state, stage, own):
             yield dataclasses.replace(step, iteration=before + step.iteration, iterations=total)

@@ -38,8 +38,7 @@ class Wishes:
     iterations: int | None = None
     instances: int | None = None
     estimator: Estimator | Baseline | str | None = None
-    optimizer: optax.GradientTransformation | None = None
-    optimizer_name: str = ""
+    optimizer: optax.GradientTransformation | tuple[str, optax.GradientTransformation] | None = None
     scale: str | None = None
     temperature: Temperature | None = None
     curriculum: Sequence[int] | None = None
@@ -49,6 +48,12 @@ class Wishes:
     def __post_init__(self) -> None:
         if self.scale is not None and self.scale not in SCALES:
             raise unknown("scale", self.scale, SCALES)
+
+    def optimiser(self) -> tuple[str, optax.GradientTransformation | None]:
+        """The name of the optimiser, if it has one, and the optimiser."""
+        given: Any = self.optimizer
+        alone = given is None or isinstance(given, optax.GradientTransformation)
+        return ("", given) if alone else given
 
     def size(self, recipe: Recipe, problem: Problem) -> tuple[int, int]:
         """L and m, as given or as in the recipe."""
@@ -64,6 +69,7 @@ class Session:
     seed: int = 0
     devices: int | None = None
     memory: int | str | None = None
+    engine: str | None = None
     progress: Callable[[Step], None] | None = None
     checkpoint: Path | None = None
     checkpoint_every: int = 10
@@ -133,7 +139,7 @@ def make_plan(policy: Policy, problem: Problem, wishes: Wishes, session: Session
     if wishes.params is None:
         policy = _in_units(policy, problem, key)
     bound = [binding.check(policy, problem.replace(horizon=n)) for n in (*curriculum, problem.horizon)]
-    on = blocks.workers(session.devices, session.memory)
+    on = blocks.workers(session.devices, session.memory, session.engine)
     given, first = wishes.params, bound[0]
     start = first.init(prng.stream(key, "init")) if given is None else first.as_params(given)
     todo = [stages.ascent(problem, staged, main, how, size, on) for staged in bound]
@@ -141,6 +147,7 @@ def make_plan(policy: Policy, problem: Problem, wishes: Wishes, session: Session
         warm = usual.imitating or usual
         warm_size = wishes.size(warm, problem)
         todo.insert(0, stages.agreement(problem, bound[-1], warm, wishes.imitate, warm_size, on))
+    optimizer_name, optimizer = wishes.optimiser()
     temperature, scale = wishes.temperature or main.temperature, wishes.scale or usual.scale
     training = {
         "recipe": usual.name,
@@ -153,26 +160,27 @@ def make_plan(policy: Policy, problem: Problem, wishes: Wishes, session: Session
         "entropy": _name(main.entropy),
         "imitate": _policy_name(wishes.imitate),
         "temperature": _name(temperature),
-        "optimizer": wishes.optimizer_name or _optimizer_name(wishes.optimizer, main),
+        "optimizer": optimizer_name or _optimizer_name(optimizer, main),
         "scale": scale,
         "survey": survey,
+        "bits": prng.BITS,
     }
     about = describe_run(problem, training, session.seed)
     settings = _settings(about, policy, start)
-    ascent = wishes.optimizer, scale, temperature
+    ascent = optimizer, scale, temperature
     return Plan(problem, bound[-1], usual, tuple(todo), start, survey, *ascent, key, on, settings, about)
 
 
 def describe_run(problem: Problem, training: dict[str, Any], seed: int) -> dict[str, Any]:
     """What a policy file says of how its policy was learned."""
-    versions = {"gradband": __version__, "jax": jax.__version__}
+    versions = {"gradband": __version__, "jax": jax.__version__, "bits": prng.BITS}
     return {"problem": problem.describe(), "training": training, "seed": seed, "versions": versions}
 
 
 def _choose_recipe(policy: Policy, problem: Problem, wishes: Wishes) -> Recipe:
     """The recipe as named, or the usual one: Algorithm 1 for whoever asks for its scale or its steps."""
     usual = recipes.choose(binding.check(policy, problem), wishes.recipe)
-    plain = wishes.scale == "linear" or wishes.optimizer is PLAIN
+    plain = wishes.scale == "linear" or wishes.optimiser()[1] is PLAIN
     return recipes.ALGORITHM_1 if plain and usual.name == recipes.GRADBAND.name else usual
 
 

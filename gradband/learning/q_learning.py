@@ -199,7 +199,7 @@ def train(
     for i in range(iterations):
         before = agent.params
         clock = Clock(np.int32(i * problem.horizon), decay)
-        own = jax.random.fold_in(prng.stream(key, "training"), i)
+        own = prng.fold_in(prng.stream(key, "training"), i)
         agent, ring, norm, regrets = _iterate(bound, settings, instances, task, agent, ring, own, clock)
         lost = np.asarray(regrets, np.float64)
         se = lost.std(ddof=1) / np.sqrt(instances) if instances > 1 else np.nan
@@ -255,7 +255,7 @@ def _iterate(
         agent, ring, counts, regret = carry
         step = clock.start + t.astype(jnp.int32)
         for_arms, for_updates = (
-            jax.random.fold_in(prng.stream(key, name), t) for name in ("action", "training")
+            jax.random.fold_in(prng.stream(key, name), t) for name in ("more of a round", "training")
         )
         u = jax.random.uniform(for_arms, (3, instances))
         epsilon = 1 - (1 - settings.epsilon) * jnp.minimum(step / clock.decay, 1)
@@ -288,7 +288,7 @@ def _environments(problem: Problem, count: int, key: Array) -> tuple[Function, F
     number_ = jnp.arange(count)
     keys, reward_keys = (
         jax.vmap(partial(jax.random.fold_in, prng.stream(key, name)))(number_)
-        for name in ("prior", "reward")
+        for name in ("prior", "round")
     )
     instances = jax.vmap(prior.nth)(number_, keys)
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from gradband.core.arrays import Array, add_at, map_leaves, map_nodes, namespace, one_hot, real
+from gradband.core.arrays import Array, add_at, map_leaves, map_nodes, namespace, on_device, one_hot, real
 from gradband.core.errors import LARGEST, InputError, number, number_of_arms, positive, shown
 
 Params = dict[str, Array]
@@ -112,20 +112,17 @@ class Policy:
         They come by their names, or as `init` has them: nested parameters are taken by their paths too.
         """
         import jax
-        import jax.numpy as jnp
-
-        from gradband.core import jax_setup as jax_setup
 
         shapes = self.shapes()
         if self.specs() is not None:
             self._check_params(given, shapes, self.bounds())
-            return {name: jnp.asarray(value, shapes[name].dtype) for name, value in given.items()}
+            return {name: on_device(value, shapes[name].dtype) for name, value in given.items()}
         tree: Any = jax.tree.structure(jax.eval_shape(self.init, jax.random.key(0)))
         if not isinstance(given, dict) or set(given) != set(shapes):
             with contextlib.suppress(TypeError, ValueError):  # what is not nested so is refused below
                 given = dict(zip(shapes, tree.flatten_up_to(given), strict=True))
         self._check_params(given, shapes, self.bounds())
-        return jax.tree.unflatten(tree, [jnp.asarray(given[name], shapes[name].dtype) for name in shapes])
+        return jax.tree.unflatten(tree, [on_device(given[name], shapes[name].dtype) for name in shapes])
 
     def as_arrays(self, given: dict[str, Any]) -> dict[str, np.ndarray]:
         """The same by their names for NumPy, in double precision and without JAX."""

@@ -1,0 +1,280 @@
+"""A traced function of one instance as a kernel: written, compiled for this machine, and played on threads.
+
+A kernel plays instances by the vector. Nothing is shared between vectors, so any thread may play any of
+them, and results have the same bits.
+"""
+
+import ctypes
+import math
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import cache
+from typing import Any
+
+import jax
+import llvmlite.binding as llvm
+import numpy as np
+from jax.interpreters import partial_eval
+
+from gradband.core.errors import InputError
+from gradband.engine.lanes import store
+from gradband.engine.lanes.arrays import (
+    Index,
+    Key,
+    Lazy,
+    Value,
+    entry,
+    every,
+    fill,
+    flat_place,
+    for_each,
+    is_large,
+    number,
+    plus,
+    table,
+)
+from gradband.engine.lanes.control import play_closed
+from gradband.engine.lanes.entries import kind_of
+from gradband.engine.lanes.writer import DTYPES, ENDLESS, MOST_STEPS, STOPPED, Scalar, Writer, i
+
+WIDTH = 16
+SHARES = 4  # pieces of work per thread, so that all end at about the same time
+SIGNATURE = (
+    "define i32 @kernel(ptr %in, ptr %tables, ptr %out, ptr %scratch, ptr %stop, i64 %stride, "
+    "i32 %first, i32 %last)"
+)
+
+
+@cache
+def _compiler() -> tuple[Any, Any]:
+    """This machine as LLVM knows it, and what links code for it."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    cpu, features = machine()
+    target = llvm.Target.from_default_triple()
+
+    def described() -> Any:
+        return target.create_target_machine(cpu=cpu, features=features, opt=2, jit=True)
+
+    return described(), llvm.create_lljit_compiler(described(), use_jit_link=False)
+
+
+@cache
+def machine() -> tuple[str, str]:
+    """The name of this processor, and what it can do."""
+    features = llvm.get_host_cpu_features().flatten()
+    return llvm.get_host_cpu_name(), features + ",-prefer-256-bit"
+
+
+def is_fit() -> bool:
+    """Whether this processor multiplies and adds in one step; otherwise kernels would be slow."""
+    features = llvm.get_host_cpu_features()
+    return features.get("fma", True)
+
+
+@cache
+def _threads(count: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(count, thread_name_prefix="lanes")
+
+
+def is_key(aval: Any) -> bool:
+    return bool(jax.dtypes.issubdtype(aval.dtype, jax.dtypes.prng_key))
+
+
+class Program:
+    """What is written of a function: its assembly, and the memory that it needs."""
+
+    def __init__(self, traced: Any, width: int = WIDTH) -> None:
+        jaxpr, _ = partial_eval.dce_jaxpr(
+            traced.jaxpr, [True] * len(traced.jaxpr.outvars), instantiate=True
+        )
+        e = Writer(width)
+        inputs = _operands(e, [v.aval for v in jaxpr.invars[:-1]])
+        e.begin_vectors()
+        number = e.binary("add", Scalar("i", False, 1, "%instance"), e.lane)
+        outputs = play_closed(e, traced.replace(jaxpr=jaxpr), [*inputs, fill((), [number])])
+        self.rows = 0
+        for value in outputs:
+            _give(e, value, self.rows)
+            self.rows += value.size
+        self.scratch, self.width = e.scratch, width
+        self.text = e.end_vectors(SIGNATURE)
+
+
+def _operands(e: Writer, avals: Sequence[Any]) -> list[Value]:
+    """Small operands come in one row of words, large ones as pointers."""
+    found: list[Value] = []
+    word = pointer = 0
+    for aval in avals:
+        if is_large(aval.shape) and not is_key(aval):
+            code = f"getelementptr ptr, ptr %tables, i64 {pointer}"
+            at = e.emit("p", False, code, 0)
+            base = e.emit("p", False, f"load ptr, ptr {at.text}, align 8", 0)
+            found.append(table(e, base, aval.shape, aval.dtype))
+            pointer += 1
+            continue
+        count, kind = math.prod(aval.shape), "u" if is_key(aval) else kind_of(aval)
+        words = [_word(e, kind, word + j) for j in range(count * (2 if is_key(aval) else 1))]
+        pairs = zip(words[::2], words[1::2], strict=True) if is_key(aval) else ()
+        found.append(fill(aval.shape, (Key(*pair) for pair in pairs) if is_key(aval) else words))
+        word += len(words)
+    return found
+
+
+def _word(e: Writer, kind: str, place: int) -> Scalar:
+    stored = "i" if kind == "b" else kind
+    return e.convert(e.load(Scalar("p", False, text="%in"), stored, False, i(place)), kind)
+
+
+def _give(e: Writer, value: Value, first: int) -> None:
+    """Writes a result, a row for each of its entries."""
+
+    def body(index: Index) -> None:
+        x = entry(e, value, index)
+        x = e.convert(x, "i") if x.kind == "b" else x
+        e.store_row(x, number(plus(e, flat_place(e, value.shape, index), first)))
+
+    if isinstance(value, Lazy):
+        for_each(e, value.shape, body)
+        return
+    for index in every(value.shape):
+        body(index)
+
+
+class Kernel:
+    """`function(*operands, number)`, whose results end in an axis of one instance, for many numbers."""
+
+    def __init__(self, function: Callable[..., Any], operands: tuple[Any, ...]) -> None:
+        traced, result = jax.make_jaxpr(function, return_shape=True)(*operands, np.int32(0))
+        self.avals = [v.aval for v in traced.jaxpr.invars[:-1]]
+        leaves, self.structure = jax.tree.flatten(result)
+        self.results = [(leaf.shape, kind_of(leaf)) for leaf in leaves]
+        program = Program(traced)
+        self.rows, self.scratch, self.width = program.rows, program.scratch, program.width
+        target, linker = _compiler()
+        code = store.stored((program.text, *machine()), lambda: _compiled(program.text, target))
+        library = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
+        self.code = library.export_symbol("kernel").link(linker, f"kernel{id(self)}")
+        pointers = [ctypes.c_void_p] * 5
+        call = ctypes.CFUNCTYPE(ctypes.c_int32, *pointers, ctypes.c_int64, ctypes.c_int32, ctypes.c_int32)
+        self.call = call(self.code["kernel"])
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Memory of each thread's own."""
+        return 4 * self.scratch * self.width
+
+    def __call__(
+        self,
+        operands: tuple[Any, ...],
+        first: int,
+        last: int,
+        threads: int,
+        report: Callable[[float], None] | None = None,
+    ) -> Any:
+        """The results of the instances `first`, …, `last` − 1; `report` is told the share that is done."""
+        words, tables = self._given(operands)
+        width = self.width
+        start, end = first // width, -(-last // width)
+        out = np.empty((self.rows, (end - start) * width), np.uint32)
+        stop = np.zeros(1, np.int32)
+        pointers = np.array([t.ctypes.data for t in tables] or [0], np.uint64)
+        shift = out.ctypes.data - 4 * start * width  # kernels count vectors from instance 0
+        given = words.ctypes.data, pointers.ctypes.data, shift
+
+        def part(edges: tuple[int, int]) -> int:
+            scratch = _scratch(max(1, self.scratch) * width)
+            return self.call(*given, scratch.ctypes.data, stop.ctypes.data, out.shape[1], *edges)
+
+        count = max(1, min(threads, end - start))
+        size = max(1, -(-(end - start) // (count * SHARES)))
+        pieces = [(a, min(a + size, end)) for a in range(start, end, size)]
+        self._play(part, pieces, count, stop, report)
+        return self._taken(out[:, first - start * width : last - start * width])
+
+    def _play(
+        self,
+        part: Callable[[tuple[int, int]], int],
+        pieces: list[tuple[int, int]],
+        threads: int,
+        stop: np.ndarray,
+        report: Callable[[float], None] | None,
+    ) -> None:
+        """Plays all pieces; an interruption of whoever waits ends them within a round."""
+        waiting: list[Future[int]] = [_threads(threads).submit(part, piece) for piece in pieces]
+        try:
+            for done, future in enumerate(waiting, 1):
+                if future.result() == ENDLESS:
+                    raise InputError(
+                        f"a loop in a policy, a prior or a reward did not end within {MOST_STEPS} steps"
+                    )
+                if report:
+                    report(done / len(waiting))
+        except BaseException:
+            stop[0] = STOPPED
+            for future in waiting:
+                future.cancel()
+            wait(waiting)
+            raise
+
+    def _given(self, operands: tuple[Any, ...]) -> tuple[np.ndarray, list[np.ndarray]]:
+        """The operands' words in one row, and arrays to point to."""
+        words, tables = [np.zeros(1, np.uint32)[:0]], []
+        for leaf, aval in zip(jax.tree.leaves(operands), self.avals, strict=True):
+            if is_key(aval):
+                words.append(_key_words(leaf))
+                continue
+            array = np.ascontiguousarray(np.asarray(leaf, aval.dtype))
+            if array.dtype == bool or not is_large(aval.shape):
+                array = array.astype(np.int32 if array.dtype == bool else DTYPES[kind_of(aval)], copy=False)
+            if is_large(aval.shape):
+                tables.append(array)
+            else:
+                words.append(array.reshape(-1).view(np.uint32))
+        return np.concatenate(words), tables
+
+    def _taken(self, out: np.ndarray) -> Any:
+        """The rows of words as results."""
+        found, row = [], 0
+        for shape, kind in self.results:
+            count = math.prod(shape)
+            piece = np.ascontiguousarray(out[row : row + count])
+            piece = piece.view(np.int32).astype(bool) if kind == "b" else piece.view(DTYPES[kind])
+            found.append(piece.reshape(*shape[:-1], -1))
+            row += count
+        return jax.tree.unflatten(self.structure, found)
+
+
+def _compiled(text: str, target: Any) -> bytes:
+    """Assembly as object code. One pass drops what is not needed; more of them made code slower."""
+    module = llvm.parse_assembly(text)
+    module.triple, module.data_layout = target.triple, str(target.target_data)
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_aggressive_dce_pass()
+    passes.run(module, llvm.create_pass_builder(target, llvm.create_pipeline_tuning_options(speed_level=2)))
+    return bytes(target.emit_object(module))
+
+
+_own = threading.local()
+
+
+def _scratch(words: int) -> np.ndarray:
+    """Memory of a thread's own, kept for the next kernel."""
+    memory = getattr(_own, "memory", None)
+    if memory is None or memory.size < words:
+        memory = _own.memory = np.empty(words, np.uint32)
+    return memory
+
+
+_words: dict[int, tuple[Any, np.ndarray]] = {}
+
+
+def _key_words(key: Any) -> np.ndarray:
+    """The words of a key. JAX takes longer to tell them than a kernel to run, so that the last are kept."""
+    found = _words.get(id(key))
+    if found is None or found[0] is not key:
+        if len(_words) > 16:
+            _words.clear()
+        found = _words[id(key)] = key, np.asarray(jax.random.key_data(key)).reshape(-1)
+    return found[1]

@@ -1,0 +1,52 @@
+"""Compiled kernels on disk, so that what was compiled once is there at once the next time.
+
+A file is named after all that decides its contents, and begins with a checksum of the rest. What is damaged
+or does not belong there is compiled anew.
+"""
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import llvmlite
+
+from gradband.core.files import write_atomically
+from gradband.core.resources import cache_folder
+
+FORMAT = "lanes 1"
+MOST_BYTES = 200_000_000  # of all files: the ones used longest ago go first
+OFF = "GRADBAND_NO_CACHE"
+
+
+def stored(given: Iterable[str], make: Callable[[], bytes]) -> bytes:
+    """The code that `make` compiles from what is given, from disk if it is there."""
+    name = hashlib.sha256("\0".join((FORMAT, llvmlite.__version__, *given)).encode()).hexdigest()
+    folder = None if os.environ.get(OFF) else cache_folder("kernels")
+    if folder is None:
+        return make()
+    path = folder / name
+    with contextlib.suppress(OSError):
+        found = path.read_bytes()
+        if hashlib.sha256(found[32:]).digest() == found[:32]:
+            os.utime(path)
+            return found[32:]
+    code = make()
+    with contextlib.suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        contents = hashlib.sha256(code).digest() + code
+        write_atomically(path, lambda file: file.write_bytes(contents))
+        _drop_oldest(folder)
+    return code
+
+
+def _drop_oldest(folder: Path) -> None:
+    files = sorted(
+        ((file.stat().st_mtime, file.stat().st_size, file) for file in folder.iterdir()), reverse=True
+    )
+    total = 0
+    for _, size, file in files:
+        total += size
+        if total > MOST_BYTES:
+            file.unlink(missing_ok=True)
