@@ -36,9 +36,10 @@ class Gittins(Index, Believing):
     def check(self) -> None:
         super().check()
         if self.horizon > LONGEST:
-            what = f"a table of Gittins indices for {self.horizon} rounds"
-            needed = resources.in_bytes(2 * size(self.horizon))
-            raise InputError(f"{what} takes {needed}: the longest horizon is {LONGEST}")
+            entries = size(self.horizon)
+            needed = f"{entries:.2g} entries, {resources.in_bytes(2 * entries)}"
+            what = f"a table of Gittins indices for {self.horizon} rounds has {needed}"
+            raise InputError(f"{what}: the longest horizon is {LONGEST}")
 
     def compiled(self) -> Self:
         return dataclasses.replace(self, a=1.0, b=1.0)  # only the table depends on them

@@ -135,10 +135,8 @@ class Layer(NamedTuple):
     """the first pair of each posterior [S]"""
     chance: np.ndarray
     """probability of a one"""
-    zero: np.ndarray
-    """the posterior after a zero, as its number in the next round"""
-    one: np.ndarray
-    """the same after a one"""
+    child: np.ndarray
+    """numbers […, 2] in the next round of the posteriors after a zero and after a one"""
 
 
 def lattice(
@@ -168,8 +166,8 @@ def lattice(
         _, first, child = np.unique(hashed, return_index=True, return_inverse=True)
         if (key[first][child] != key).any():
             raise ArithmeticError("two different posteriors have the same hash")
-        zero, one = np.split(child.astype(np.int32), 2)
-        layers.append(Layer(np.searchsorted(state, np.arange(len(log))), chance, zero, one))
+        pairs = child.astype(np.int32).reshape(2, -1).T
+        layers.append(Layer(np.searchsorted(state, np.arange(len(log))), chance, pairs))
         log = after[first]
         states += len(log)
         if states > most:
@@ -186,7 +184,7 @@ def best_value(found: tuple[list[Layer], np.ndarray] | None, afterwards: int = 0
     layers, ending = found
     value = afterwards * ending.max(1)
     for layer in reversed(layers):
-        q = layer.chance * (1 + value[layer.one]) + (1 - layer.chance) * value[layer.zero]
+        q = layer.chance * (1 + value[layer.child[:, 1]]) + (1 - layer.chance) * value[layer.child[:, 0]]
         value = np.maximum.reduceat(q, layer.starts)
     return float(value[0])
 
@@ -197,10 +195,8 @@ def whole_graph(instances: Instances, horizon: int, most: int, afterwards: int =
     found = lattice(instances, horizon, lambda t, posterior: np.ones((len(posterior), count), bool), most)
     if found is None:
         return None
-    layers, ending = found
-    chances = [layer.chance.reshape(-1, count) for layer in layers]
-    children = [np.stack([layer.zero, layer.one], -1).reshape(-1, count, 2) for layer in layers]
-    return induce(list(zip(chances, children, strict=True)), ending, afterwards)
+    layers = [(layer.chance.reshape(-1, count), layer.child.reshape(-1, count, 2)) for layer in found[0]]
+    return induce(layers, found[1], afterwards)
 
 
 @dataclasses.dataclass(frozen=True)
