@@ -177,7 +177,7 @@ def test_a_first_state_that_can_not_be_told_is_refused():
             return super().begin(params, latent) | {"level": jnp.full(self.arms, jnp.inf)}
 
     policy = Endless().bind(2, 20)
-    with pytest.raises(gb.InputError, match="the first state of own holds infinite numbers"):
+    with pytest.raises(gb.InputError, match="the first state of own has infinite numbers"):
         as_onnx(gb.Learned(policy, policy.init(jax.random.key(0)), {}, {}))
 
 

@@ -418,7 +418,7 @@ THETA = np.float32(0.5)
         ({"horizon": True}, THETA, "horizon"),
         ({"horizon": None}, THETA, "horizon"),
         ({"policy": "explore-then-commit", "settings": {}, "horizon": 10**400}, THETA, "horizon"),
-        ({}, np.float32([0.5]), r"theta must hold finite numbers of the shape \(\)"),
+        ({}, np.float32([0.5]), r"theta must hold finite numbers of shape \(\)"),
         ({}, np.zeros((0,), np.float32), "theta must hold"),
         ({}, np.float32(np.nan), "theta must hold finite numbers"),
         ({}, np.float32(np.inf), "theta must hold finite numbers"),

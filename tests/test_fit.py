@@ -293,7 +293,7 @@ def test_faults_are_told_with_their_rows(tmp_path):
         "1 row has negative pulls or successes (3)",
         "1 row has more successes than pulls (4)",
         "1 row has no pulls (10)",
-        "1 row has the experiment and arm of an earlier one, which --sum would add (7)",
+        "1 row has the experiment and arm of an earlier row, which --sum would add up (7)",
         "--drop-bad",
     ):
         assert words in told
@@ -439,7 +439,7 @@ def test_hostile_files_are_refused(content, words, tmp_path, monkeypatch):
         ),
         (TEXT.replace("successes", "clicks"), "has no column 'successes': it has experiment, arm, pulls"),
         (TEXT.replace("arm,pulls", "a,b"), "has no columns 'arm', 'pulls'"),
-        (TEXT + "a,0,10,1\n", "of an earlier one, which --sum would add"),
+        (TEXT + "a,0,10,1\n", "of an earlier row, which --sum would add up"),
     ],
 )
 def test_what_is_no_count_is_called_so(text, words, tmp_path):
@@ -506,7 +506,7 @@ def test_a_pipe_is_not_waited_for(tmp_path):
 
 def test_a_prior_of_earlier_versions_is_refused_in_words(tmp_path):
     given = {"horizon": 10, "prior": {"kind": "resampled", "arms": 2, "file": "past.safetensors"}}
-    with pytest.raises(InputError, match="'resampled' is gone, .* run gradband fit again"):
+    with pytest.raises(InputError, match="'resampled' was removed, .* run gradband fit again"):
         problems.parse(given, tmp_path)
 
 

@@ -106,18 +106,18 @@ def test_discounted_indices_are_the_published_ones(discount):
 
 def test_bad_numbers_are_refused():
     for a, b, discount, match in (
-        (0, 1, 0.9, "a of the Gittins index must be above 0, not 0"),
-        (1, -2, 0.9, "b of the Gittins index must be above 0, not -2"),
-        (float("nan"), 1, 0.9, "a of the Gittins index must be a finite number"),
-        (1, 1, 0, "discount must lie between 0 and 1, not 0"),
-        (1, 1, 1, "discount must lie between 0 and 1, not 1"),
+        (0, 1, 0.9, "a of a beta prior must be above 0, not 0"),
+        (1, -2, 0.9, "b of a beta prior must be above 0, not -2"),
+        (float("nan"), 1, 0.9, "a of a beta prior must be a finite number"),
+        (1, 1, 0, "discount must be between 0 and 1, not 0"),
+        (1, 1, 1, "discount must be between 0 and 1, not 1"),
         (1, 1, "0.9", "discount must be a finite number"),
         (1, 1, 0.9999, r"discount must be at most 0?\.999, not 0\.9999"),
     ):
         with pytest.raises(InputError, match=match):
             gittins_index(a, b, discount)
     for a, b, horizon, match in (
-        (1, 0, 5, "b of the Gittins index must be above 0"),
+        (1, 0, 5, "b of a beta prior must be above 0"),
         (1, 1, 0, "horizon must be a whole number of at least 1, not 0"),
         (1, 1, 2.5, "horizon must be a whole number"),
     ):

@@ -151,7 +151,7 @@ def test_a_policy_of_ones_own_goes_all_the_way(module, run, tmp_path):
     for words in (("compare", "--policies", file), ("explain", file), ("export", file), ("play", file)):
         code, out, err = run(*words)
         assert (code, out) == (2, "")
-        assert "which is not gradband's: if you trust its code, say so with --trust my_policies.py" in err
+        assert "which is not gradband's: if you trust its code, use --trust my_policies.py" in err
     lines = '{"op": "select"}\n{"op": "update", "id": "#1", "reward": 1}\n{"op": "probabilities"}\n'
     done = subprocess.run(
         [sys.executable, "-m", "gradband", "play", file, *trust],

@@ -222,9 +222,9 @@ class Doubled(priors.Beta):
 
 
 def test_rewards_whose_mean_is_another_are_refused():
-    with pytest.raises(InputError, match="Clipped do not have the means that Gaussian says"):
+    with pytest.raises(InputError, match="Clipped do not have the means that Gaussian declares"):
         Problem(priors.Gaussian(3, 0.5, 0.2, rewards=Clipped(sd=0.3)), 20)
-    with pytest.raises(InputError, match="Bernoulli do not have the means that Doubled says"):
+    with pytest.raises(InputError, match="Bernoulli do not have the means that Doubled declares"):
         Problem(Doubled(3), 20)
     own = priors.Beta(3, rewards=Exponential())
     assert Problem(own, 20).replace(horizon=30).prior is own

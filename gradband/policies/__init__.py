@@ -1,7 +1,7 @@
 """Bandit policies, one file each. A policy that is imported here is known by name and fully tested.
 
-Formulas are written over the namespace of their arrays (`namespace`), so that the same class is learned in
-JAX and played in NumPy. Nothing here imports JAX before something is learned.
+Formulas are written over the namespace of their arrays (`namespace`), so the same class is learned in JAX
+and played in NumPy. JAX is imported only when something is learned.
 """
 
 from gradband.core.arrays import Array as Array
@@ -52,14 +52,14 @@ POLICIES: dict[str, type[Policy]] = {name: policy for name, policy in _KNOWN.ite
 """The policies by name."""
 
 TABLES: dict[str, type[Policy]] = {name: policy for name, policy in _KNOWN.items() if not policy.listed}
-"""Policies that only the optimum of a problem makes; their files can be read."""
+"""Policies that `gradband.exact.optimum` makes; their files can be read."""
 
 TRAINED = [name for name, policy in POLICIES.items() if policy.init is not Policy.init and policy.trained]
 """Names of policies whose parameters are learned."""
 
 
 def named(name: str) -> Policy:
-    """The policy of this name, with its usual settings.
+    """The policy with this name and its default settings.
 
     >>> named("softelim").theta
     1.0
@@ -70,12 +70,10 @@ def named(name: str) -> Policy:
 
 
 def as_policy(given: object) -> Policy:
-    """A policy, or the one of this name; an error for anything else."""
+    """A policy, or the one with this name; an error for anything else."""
     if isinstance(given, str):
         return named(given)
     if isinstance(given, Policy):
         return given
-    what = (
-        f"the class {given.__name__}: write {given.__name__}()" if isinstance(given, type) else shown(given)
-    )
+    what = f"a class: write {given.__name__}()" if isinstance(given, type) else shown(given)
     raise InputError(f"a policy must be an instance of Policy or a name, not {what}")

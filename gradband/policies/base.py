@@ -1,14 +1,14 @@
-"""The shape that all policies share.
+"""The interface of all policies.
 
-A policy is a frozen dataclass of settings, and pure functions for one instance at a time. What is
-learned (`params`) and what is remembered (`state`) are passed in and out. Formulas are written once, over
-the namespace that their arrays belong to: JAX where a policy is learned, NumPy where it is played.
+A policy is a frozen dataclass of settings, with pure functions for one instance at a time. What it learns
+(`params`) and what it remembers (`state`) are passed in and out. Formulas are written once, over the
+namespace of their arrays: JAX when a policy is learned, NumPy when it is played.
 """
 
 import contextlib
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -20,12 +20,14 @@ Params = dict[str, Array]
 """A policy's parameters θ by name."""
 State = Any
 """What a policy remembers of a history: any pytree of arrays."""
-KEPT = "kept"  # name of what a gradient through a rollout keeps rather than computes again
-LEAST, MOST = 1e-6, 1e12  # of a beta distribution's parameters, where it is integrated in NumPy
+Bounds = tuple[dict[str, float], dict[str, float]]
+"""Least and greatest values of the parameters by name."""
+KEPT = "kept"  # name of values that a gradient through a rollout stores instead of computing again
+LEAST, MOST = 1e-6, 1e12  # of a beta distribution's parameters, for its integration in NumPy
 
 
 class Spec(NamedTuple):
-    """Shape and type of a parameter; a `float` has the precision that is in use."""
+    """Shape and type of a parameter; `float` stands for the precision in use."""
 
     shape: tuple[int, ...] = ()
     dtype: Any = float
@@ -37,7 +39,7 @@ class Spec(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Policy:
-    """A bandit policy p_θ(i | H). Subclasses give `begin`, `update`, and `log_probs` or `act`.
+    """A bandit policy p_θ(i | H). Subclasses define `begin`, `update`, and `log_probs` or `act`.
 
     `bind` fixes the number of arms K and the horizon n before anything else is called.
     """
@@ -45,27 +47,27 @@ class Policy:
     name: ClassVar[str]
     differentiable: ClassVar[bool] = True
     binary: ClassVar[bool] = False
-    """Sees rewards in [0, 1] rounded to 0 or 1 at random, with the same mean."""
+    """Observes rewards in [0, 1] rounded to 0 or 1 at random, with the same mean."""
     unit: ClassVar[bool] = False
-    """Is made for rewards in [0, 1] only."""
+    """Needs rewards in [0, 1]."""
     batches: ClassVar[bool] = False
-    """Can hear of a batch of pulls at once (`update_many`)."""
+    """Can observe a batch of pulls at once (`update_many`)."""
     opens: ClassVar[bool] = False
-    """Pulls each arm once before anything else, where pulls are decided one by one."""
+    """Pulls each arm once before anything else, unless pulls come in batches."""
     flexible: ClassVar[bool] = False
     """Arms can be added and retired while it is played: no parameter has one entry per arm."""
     bounded: ClassVar[bool] = False
-    """Can't be played beyond its horizon."""
+    """Cannot be played beyond its horizon."""
     trained: ClassVar[bool] = True
-    """Has parameters to learn, if it has parameters; Gittins indices are computed."""
+    """Learns its parameters, if it has any; Gittins indices are computed."""
     listed: ClassVar[bool] = True
-    """Is known by its name; otherwise only its files are."""
+    """Can be used by its name; otherwise only from a file."""
     latents: ClassVar[int] = 1
-    """Values of a latent variable that is drawn before the first round."""
+    """Number of values of a latent variable that is drawn before the first round."""
     log_scale: ClassVar[frozenset[str]] = frozenset()
-    """Positive parameters that are learned by their logarithms."""
+    """Positive parameters that are learned on a logarithmic scale."""
     trainer: ClassVar[str] = "gradband"
-    """How it is learned: by this entry of `gradband.learning.learn.TRAINERS`."""
+    """How it is learned: the name of an entry of `gradband.learning.learn.TRAINERS`."""
 
     arms: int = 0
     horizon: int = 0
@@ -82,18 +84,18 @@ class Policy:
         return bound
 
     def check(self) -> None:
-        """Refuses settings that can't be played."""
+        """Raises an error for invalid settings."""
 
     def init(self, key: Array) -> Params:
-        """Parameters to start from. Policies with random initial weights use the key."""
+        """Initial parameters. Policies with random weights use the key."""
         return {}
 
     def specs(self) -> dict[str, Spec] | None:
-        """Shapes and types of the parameters, where they are known without JAX."""
+        """Shapes and types of the parameters, if they are known without JAX."""
         return {} if type(self).init is Policy.init else None
 
     def shapes(self) -> dict[str, Any]:
-        """Shapes and types of the parameters by name; of nested ones by their paths, as `layer/w`."""
+        """Shapes and types of the parameters by name, or by path if nested, as `layer/w`."""
         known = self.specs()
         if known is not None:
             return known
@@ -104,70 +106,65 @@ class Policy:
         return by_path(jax.eval_shape(self.init, jax.random.key(0)))
 
     def prepare(self, progress: Callable[[float], None]) -> None:
-        """Does what `init` would take long for, telling `progress` the share that is done."""
+        """Does the slow part of `init` in advance, and reports the share done to `progress`."""
 
     def as_params(self, given: dict[str, Any]) -> Params:
-        """These numbers or arrays as the policy's parameters, if they are its own and within bounds.
+        """These numbers or arrays as the policy's parameters, or an error if they are not.
 
-        They come by their names, or as `init` has them: nested parameters are taken by their paths too.
+        They are given by name, or as `init` returns them; nested parameters also by their paths.
         """
         import jax
 
         shapes = self.shapes()
-        if self.specs() is not None:
-            self._check_params(given, shapes, self.bounds())
-            return {name: on_device(value, shapes[name].dtype) for name, value in given.items()}
-        tree: Any = jax.tree.structure(jax.eval_shape(self.init, jax.random.key(0)))
-        if not isinstance(given, dict) or set(given) != set(shapes):
-            with contextlib.suppress(TypeError, ValueError):  # what is not nested so is refused below
-                given = dict(zip(shapes, tree.flatten_up_to(given), strict=True))
+        tree: Any = None
+        if self.specs() is None:
+            tree = jax.tree.structure(jax.eval_shape(self.init, jax.random.key(0)))
+            if not isinstance(given, dict) or set(given) != set(shapes):
+                with contextlib.suppress(TypeError, ValueError):  # other trees fail the check below
+                    given = dict(zip(shapes, tree.flatten_up_to(given), strict=True))
         self._check_params(given, shapes, self.bounds())
-        return jax.tree.unflatten(tree, [on_device(given[name], shapes[name].dtype) for name in shapes])
+        found = {name: on_device(given[name], shape.dtype) for name, shape in shapes.items()}
+        return found if tree is None else jax.tree.unflatten(tree, found.values())
 
     def as_arrays(self, given: dict[str, Any]) -> dict[str, np.ndarray]:
-        """The same by their names for NumPy, in double precision and without JAX."""
+        """The same by name for NumPy, in double precision and without JAX."""
         found = {name: np.asarray(value) for name, value in given.items()}
         specs = self.specs()
-        if specs is None:  # of a class of the user's own: any shapes, and bounds if it has them
+        if specs is None:  # a class of the user's own: any shapes
             specs = {name: Spec(array.shape, array.dtype) for name, array in found.items()}
-        bounds = dict.fromkeys(specs, -math.inf), dict.fromkeys(specs, math.inf)
-        if type(self).bounds is not Policy.bounds:
-            bounds = self.bounds()
-        self._check_params(found, specs, bounds)
+        free = type(self).bounds is Policy.bounds
+        self._check_params(found, specs, unbounded(specs) if free else self.bounds())
         kinds = {name: np.dtype(spec.dtype).kind for name, spec in specs.items()}
         return {name: a.astype(np.float64) if kinds[name] == "f" else a for name, a in found.items()}
 
-    def _check_params(
-        self, given: Any, shapes: dict[str, Any], bounds: tuple[dict[str, float], dict[str, float]]
-    ) -> None:
-        """Refuses parameters that are not the policy's own."""
+    def _check_params(self, given: Any, shapes: dict[str, Any], bounds: Bounds) -> None:
+        """Raises an error for other names or shapes, and for values out of bounds."""
         if not isinstance(given, dict) or set(given) != set(shapes):
             wanted = ", ".join(shapes) or "none"
             had = list(given) if isinstance(given, dict) else given
             raise InputError(f"the parameters of {self.name} are: {wanted}; not {shown(had)}")
-        lower, upper = bounds
         for name, value in given.items():
             array, shape = np.asarray(value), shapes[name].shape
+            low, high = (bound[name] for bound in bounds)
             if array.shape != shape or array.dtype.kind not in "fiu" or not fits(array):
-                raise InputError(f"the parameter {name} must hold finite numbers of the shape {shape}")
-            if (array < np.float32(lower[name])).any() or (array > np.float32(upper[name])).any():
+                raise InputError(f"the parameter {name} must hold finite numbers of shape {shape}")
+            if (array < np.float32(low)).any() or (array > np.float32(high)).any():
                 raise InputError(
-                    f"{name} must lie in [{lower[name]:g}, {upper[name]:g}] for {self.name} with "
-                    f"{self.arms} arms and {self.horizon} rounds, not {shown(array.tolist())}"
+                    f"{name} must lie in [{low:g}, {high:g}] for {self.name} with {self.arms} arms and "
+                    f"{self.horizon} rounds, not {shown(array.tolist())}"
                 )
 
     def folded(self, params: Params) -> Params:
-        """The parameters as `begin`, `log_probs`, `act` and `update` get them, made once before round 1."""
+        """The parameters as `begin`, `log_probs`, `act` and `update` take them, computed once."""
         return params
 
     def compiled(self) -> Self:
-        """The policy as compiled code knows it, without what only `init` uses."""
+        """The policy without settings that only `init` uses, so that others are not compiled again."""
         return self
 
-    def bounds(self) -> tuple[dict[str, float], dict[str, float]]:
-        """Least and greatest values of each parameter, by its name or path; none by default."""
-        shapes = self.shapes()
-        return dict.fromkeys(shapes, -math.inf), dict.fromkeys(shapes, math.inf)
+    def bounds(self) -> Bounds:
+        """Least and greatest values of each parameter, by name or path; unbounded by default."""
+        return unbounded(self.shapes())
 
     def latent_log_probs(self, params: Params) -> Array:
         """Log-probabilities [latents] of the latent variable."""
@@ -178,7 +175,7 @@ class Policy:
         raise NotImplementedError
 
     def log_probs(self, params: Params, state: State) -> Array:
-        """log p_θ(i | H) of all arms [K]; −inf where an arm can't be pulled."""
+        """log p_θ(i | H) of all arms [K]; −inf for an arm that cannot be pulled."""
         raise NotImplementedError
 
     def next_log_probs(self, params: Params, state: State, t: Array | int) -> Array:
@@ -189,12 +186,11 @@ class Policy:
         return namespace(log_probs, t).where(t < self.arms, certain(t, self.arms), log_probs)
 
     def act(self, key: Array, params: Params, state: State) -> Array:
-        """The arm that a policy without a density pulls."""
+        """The arm to pull, for a policy without `log_probs`."""
         raise NotImplementedError
 
     def probabilities(self, params: Params, state: State) -> Array:
-        """Probabilities [K] of a pull, also of policies that can't be differentiated, as it would be in a
-        batch: without the first pulls of a policy that `opens`."""
+        """Probabilities [K] of a pull in a batch: without the first pulls of a policy that `opens`."""
         log_probs = self.log_probs(params, state)
         return namespace(log_probs).exp(log_probs)
 
@@ -203,7 +199,7 @@ class Policy:
         return self.probabilities(params, state)
 
     def recommend(self, params: Params, state: State) -> Array:
-        """The arm to stay with after the last round: here the one that it would most likely pull."""
+        """The arm to use after the last round; by default the one with the highest probability."""
         return self.log_probs(params, state).argmax()
 
     def update(self, params: Params, state: State, arm: Array, reward: Array) -> State:
@@ -211,27 +207,27 @@ class Policy:
         raise NotImplementedError
 
     def update_many(self, params: Params, state: State, pulls: Array, sums: Array) -> State:
-        """The state after a batch: the pulls of each arm [K], and its sums of rewards of 0 and 1."""
+        """The state after a batch: the pulls [K] of each arm, and its sums [K] of rewards of 0 and 1."""
         raise NotImplementedError
 
     def update_late(self, params: Params, state: State, arm: Array, reward: Array, p: Array) -> State:
-        """The state after the reward of an arm that was pulled with probability p, some decisions ago."""
+        """The state after a late reward, of an arm that was pulled with probability p."""
         return self.update(params, state, arm, reward)
 
     def update_many_late(self, params: Params, state: State, pulls: Array, sums: Array, p: Array) -> State:
-        """The state after a batch that was decided some time ago, with probabilities p [K]."""
+        """The state after the late rewards of a batch that was decided with probabilities p [K]."""
         return self.update_many(params, state, pulls, sums)
 
     def decided(self, state: State) -> State:
-        """The state after a decision whose reward is still to come."""
+        """The state after a decision, before its reward."""
         return state
 
     def missed(self, state: State, rounds: int) -> State:
-        """The state after rewards of arms that were retired."""
+        """The state after this many rewards of retired arms."""
         return map_nodes(Counts, lambda counts: counts.miss(rounds), state)
 
     def add_arm(self, state: State) -> State:
-        """The state with one more arm, of which nothing is known."""
+        """The state with a new arm."""
 
         def longer(path: Any, leaf: np.ndarray) -> np.ndarray:
             by_arm = leaf.shape[:1] == (self.arms,)
@@ -240,7 +236,7 @@ class Policy:
         return map_leaves(longer, state)
 
     def retire_arm(self, state: State, arm: int) -> State:
-        """The state without an arm; those behind it move up."""
+        """The state without an arm; later arms move up."""
 
         def shorter(path: Any, leaf: np.ndarray) -> np.ndarray:
             return np.delete(leaf, arm, axis=0) if leaf.shape[:1] == (self.arms,) else leaf
@@ -249,29 +245,29 @@ class Policy:
         return map_leaves(shorter, kept)
 
     def check_play(self) -> None:
-        """Refuses settings that can be learned with but not played in NumPy."""
+        """Raises an error for settings that NumPy cannot play."""
 
     def check_state(self, state: State, rounds: int) -> None:
-        """Refuses numbers of a file that can't have come from playing so many rounds."""
+        """Raises an error for a state that cannot result from this many rounds."""
 
     def allocate(self, key: Array, params: Params, state: State, batch: int) -> Array:
-        """How often a policy without a density pulls each arm [K] in a batch."""
+        """Pulls of each arm [K] in a batch, for a policy without `log_probs`."""
         from gradband.core import prng
 
         return prng.multinomial(key, real(batch), self.probabilities(params, state))
 
     def settings(self) -> dict[str, Any]:
-        """Hyper-parameters, as a policy file keeps them."""
+        """The settings by name, as in a policy file."""
         given = dataclasses.asdict(self)
         return {name: given[name] for name in given if name not in ("arms", "horizon")}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OneParameter(Policy):
-    """A policy with a single parameter θ > 0 in [`least`, `most`], started at `theta`.
+    """A policy with one parameter θ > 0 in [`least`, `most`], which starts at `theta`.
 
-    Where rewards are not in [0, 1], learning starts from the usual `theta` times a `power` of twice their
-    standard deviation σ: for SoftElim, whose θ scales with the square of the rewards, from 4 σ².
+    If rewards are not in [0, 1], learning starts from `theta` · (2 σ)^`power`, σ being their standard
+    deviation: from 4 σ² for SoftElim, whose θ scales with the square of rewards.
     """
 
     log_scale: ClassVar[frozenset[str]] = frozenset({"theta"})
@@ -295,17 +291,19 @@ class OneParameter(Policy):
         return dataclasses.replace(self, theta=self.theta * (2 * scale) ** self.power)
 
     def compiled(self) -> Self:
-        return dataclasses.replace(self, theta=1.0)  # so that another θ is not compiled again
+        return dataclasses.replace(self, theta=1.0)
 
-    def bounds(self) -> tuple[dict[str, float], dict[str, float]]:
+    def bounds(self) -> Bounds:
         return {"theta": self.least}, {"theta": self.most}
+
+
+def unbounded(names: Iterable[str]) -> Bounds:
+    return dict.fromkeys(names, -math.inf), dict.fromkeys(names, math.inf)
 
 
 def fits(array: np.ndarray) -> bool:
     """Whether float32 can hold all of it as finite numbers."""
-    if array.dtype.kind in "iu":
-        return True
-    return bool((np.abs(array.astype(np.float64)) <= LARGEST).all())
+    return array.dtype.kind in "iu" or bool((np.abs(array.astype(np.float64)) <= LARGEST).all())
 
 
 class Counts(NamedTuple):
@@ -314,7 +312,7 @@ class Counts(NamedTuple):
     pulls: Array
     sums: Array
     gone: Array | None = None
-    """pulls of arms that were retired, if any was"""
+    """pulls of retired arms, if there are any"""
 
     @classmethod
     def zeros(cls, arms: int, xp: Any = np) -> "Counts":
@@ -341,7 +339,7 @@ class Counts(NamedTuple):
     def where(self, condition: Array, other: "Counts") -> "Counts":
         """These counts if the condition holds, else the others."""
         where = namespace(self.pulls).where
-        pulls, sums = where(condition, self.pulls, other.pulls), where(condition, self.sums, other.sums)
+        pulls, sums = (where(condition, *pair) for pair in zip(self[:2], other[:2], strict=True))
         return Counts(pulls, sums, self.gone)
 
 
@@ -372,7 +370,7 @@ class Counting(Policy):
         return namespace(log_probs).exp(log_probs)
 
     def estimates(self, params: Params, state: Any) -> Array:
-        """What the arms' means are taken to be [K], the greatest of which is recommended."""
+        """Estimates [K] of the arms' means; `recommend` returns the arm with the greatest."""
         counts = self.counts(state)
         xp = namespace(counts.pulls)
         return xp.where(counts.pulls > 0, counts.means, -xp.inf)
@@ -391,14 +389,16 @@ class Counting(Policy):
         if (pulls < 0).any() or (pulls != np.floor(pulls)).any() or gone < 0 or counts.rounds > rounds:
             raise InputError("pulls in memory must be whole numbers, and no more than the rounds")
         if (self.unit or self.binary) and ((sums < 0) | (sums > pulls * (1 + 1e-9))).any():
-            raise InputError("sums in memory must lie between 0 and the pulls")
+            raise InputError("sums in memory must be between 0 and the pulls")
         if self.binary and (sums != np.floor(sums)).any():
-            raise InputError(f"{self.name} hears zeros and ones, whose sums are whole numbers")
+            raise InputError(
+                f"{self.name} observes zeros and ones, so sums in memory must be whole numbers"
+            )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Believing(Counting):
-    """A policy that believes an arm's mean to be Beta(a + ones, b + zeros).
+    """A policy whose belief about an arm's mean is Beta(a + ones, b + zeros).
 
     Rewards strictly between 0 and 1 are rounded at random to 0 or 1.
     """
@@ -426,12 +426,12 @@ class Believing(Counting):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Index(Counting):
-    """Pulls the arm with the greatest index, a random one of them if there are several."""
+    """Pulls the arm with the greatest index; ties are broken at random."""
 
     differentiable: ClassVar[bool] = False
 
     def index(self, params: Params, state: Any) -> Array:
-        """The arms' indices [K]; infinite for an arm that must be tried."""
+        """The arms' indices [K]; infinite for an arm that must be pulled first."""
         raise NotImplementedError
 
     def act(self, key: Array, params: Params, state: Any) -> Array:
@@ -439,8 +439,7 @@ class Index(Counting):
 
         index = self.index(params, state)
         best = index == index.max()
-        xp = namespace(index)
-        chosen = xp.floor(prng.uniform(key) * best.sum())
+        chosen = namespace(index).floor(prng.uniform(key) * best.sum())
         return (best.cumsum() > chosen).argmax()
 
     def probabilities(self, params: Params, state: Any) -> Array:
@@ -450,5 +449,5 @@ class Index(Counting):
 
 
 def certain(arm: Array | int, arms: int) -> Array:
-    """Log-probabilities [K] that pull one arm for sure."""
+    """Log-probabilities [K] that pull one arm with certainty."""
     return namespace(arm).where(one_hot(arm, arms), 0.0, -math.inf)

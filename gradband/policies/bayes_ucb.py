@@ -22,20 +22,20 @@ class BayesUCB(Index, Believing):
     name: ClassVar[str] = "bayes-ucb"
 
     def index(self, params: Params, state: Counts) -> Array:
-        tail = 1 / (state.rounds + 1)  # in round 1, a quantile of 0, all arms are equal
+        tail = 1 / (state.rounds + 1)  # in round 1 the quantile is 0, and all arms are equal
         ones, zeros = self.posterior(state)
         xp = namespace(ones)
         if xp is np:
             return upper_logits(tail, ones, zeros)
-        # The quantile less 1, so that means near 1 can be told apart.
+        # The quantile minus 1, which distinguishes means near 1.
         return -beta_quantile(xp.broadcast_to(tail, ones.shape), zeros, ones)
 
 
 def beta_quantile(p: Array, a: Array, b: Array) -> Array:
-    """The x with I_x(a, b) = p, for small p precise relative to x, in JAX.
+    """The x with I_x(a, b) = p in JAX, with a small relative error for small p.
 
-    A normal approximation (Abramowitz and Stegun, 26.5.22), or the distribution's ends where a or b is
-    below 1, and from there Halley's method.
+    Halley's method, started from a normal approximation (Abramowitz and Stegun, 26.5.22), or from the
+    distribution's ends if a or b is below 1.
     """
     import jax.numpy as jnp
     from jax.scipy.special import betainc, gammaln
@@ -60,7 +60,5 @@ def beta_quantile(p: Array, a: Array, b: Array) -> Array:
         density = jnp.exp((a - 1) * jnp.log(x) + (b - 1) * jnp.log1p(-x) + scale)
         u = (betainc(a, b, x) - p) / jnp.maximum(density, least)
         step = u / (1 - 0.5 * jnp.minimum(1, u * ((a - 1) / x - (b - 1) / (1 - x))))
-        # A step that leaves the interval goes half the way to its end.
-        x = jnp.clip(x - step, x / 2, (1 + x) / 2)
-        x = jnp.clip(x, least, most)
+        x = jnp.clip(jnp.clip(x - step, x / 2, (1 + x) / 2), least, most)  # at most half way to an end
     return x

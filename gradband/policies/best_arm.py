@@ -1,7 +1,7 @@
-"""Chances of having the greatest mean, for Thompson sampling in NumPy.
+"""Probabilities of having the greatest mean, for Thompson sampling in NumPy.
 
-P(i is best) = ∫ f_i Π_{j≠i} F_j is computed by Gauss's rule on panels of log(x / (1 − x)), which are as
-narrow as the narrowest posterior around them. Distribution functions come from the same nodes.
+P(i is best) = ∫ f_i Π_{j≠i} F_j is computed by Gauss's rule on panels of log(x / (1 − x)), as narrow as the
+narrowest posterior around them. The same nodes give the distribution functions.
 """
 
 import functools
@@ -10,7 +10,7 @@ import numpy as np
 
 NODES = 10  # in a panel
 PANELS = 11  # on each side of a posterior's mode
-AT_ONCE = 1 << 20  # numbers that are computed at a time
+AT_ONCE = 1 << 20  # numbers computed at a time
 
 
 @functools.cache
@@ -28,7 +28,7 @@ def gauss() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def best_probabilities(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The chance of each of K independent Beta(a, b) variables to be the greatest.
+    """The probability [K] that each of K independent Beta(a, b) variables is the greatest.
 
     >>> print(best_probabilities(np.array([2.0, 1.0]), np.array([1.0, 1.0])).round(9))
     [0.66666667 0.33333333]
@@ -40,12 +40,12 @@ def best_probabilities(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     steps = np.linspace(0, 1, PANELS)
     sides = []
     for sign, tail in ((-1, a), (1, b)):
-        reach = 8.5 * spread + 37 / tail  # the density falls as a normal one, or as exp(−tail |z|)
+        reach = 8.5 * spread + 37 / tail  # the density falls like a normal one, or like exp(−tail |z|)
         first = 0.6 * spread
         sides.append(middle[:, None] + sign * first[:, None] * (reach / first)[:, None] ** steps)
     edges = np.unique(np.concatenate([middle, *(side.ravel() for side in sides)]))
-    # Densities are divided by their values at the modes, and by about what their integrals then are. The
-    # rest of the integrals is a factor of all probabilities.
+    # Densities are divided by their values at the modes, and by an approximation of their integrals. What
+    # remains of the integrals is a factor that all probabilities share.
     a, b = a[:, None, None], b[:, None, None]
     peak = -a * np.log1p(b / a) - b * np.log1p(a / b) + np.log(2.5 * spread)[:, None, None]
     p, passed = np.zeros(len(a)), np.zeros((len(a), 1))

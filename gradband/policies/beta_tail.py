@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 
-FARTHEST = 700.0  # of a logit: e⁷⁰⁰ is still a number
+FARTHEST = 700.0  # the largest logit: e⁷⁰⁰ is still finite
 
 
 def upper_logits(tail: float, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """`upper_logit` of all arms [K]; all equal for a tail of 1."""
+    """`upper_logit` of all arms [K]; zeros for a tail of 1."""
     if tail == 1:
         return np.zeros(len(a))
     pairs = list(zip(a.tolist(), b.tolist(), strict=True))
@@ -19,8 +19,7 @@ def upper_logits(tail: float, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def upper_logit(tail: float, a: float, b: float) -> float:
     """log(x / (1 − x)) of the x that a Beta(a, b) variable exceeds with probability `tail`.
 
-    Newton's method on the logarithm of the tail, kept inside an interval that is halved where a step would
-    leave it.
+    Newton's method on the logarithm of the tail, within an interval that is halved if a step leaves it.
     """
     scale, low, high = math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b), -FARTHEST, FARTHEST
     z = min(max(math.log(a / b) + math.sqrt(1 / a + 1 / b), low + 1), high - 1)
@@ -30,8 +29,7 @@ def upper_logit(tail: float, a: float, b: float) -> float:
         low, high = (z, high) if above > target else (low, z)
         log_density = a * log_sigmoid(z) + b * log_sigmoid(-z) - scale
         slope = math.exp(min(log_density - above, 700))
-        step = (above - target) / slope if slope > 0 else math.inf
-        following = z + step
+        following = z + (above - target) / slope if slope > 0 else math.inf
         if not low < following < high:
             following = (low + high) / 2
         if abs(following - z) <= 1e-13 * max(1.0, abs(z)):

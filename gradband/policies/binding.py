@@ -6,12 +6,10 @@ from gradband.problems import Problem
 
 
 def check(policy: Policy, problem: Problem) -> Policy:
-    """The policy bound to the problem, or an error if it can't play it."""
+    """The policy bound to the problem, or an error if it cannot play it."""
     bound = policy.bind(problem.arms, problem.horizon)
     if (bound.binary or bound.unit) and not problem.unit:
         raise InputError(f"{bound.name} needs rewards in [0, 1], which this problem does not have")
-    if problem.pulls_per_round > 1 and not bound.batches:
-        raise InputError(
-            f"{bound.name} needs to see every reward at once, not in batches of {problem.pulls_per_round}"
-        )
+    if not bound.batches:
+        problem.one_by_one(bound.name)
     return bound

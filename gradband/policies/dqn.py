@@ -1,6 +1,7 @@
-"""DQN: the greedy arm of a learned Q-network (Mnih et al., 2013), as a benchmark of Section 5.2."""
+"""DQN: the greedy arm of a learned Q-network (Mnih et al., 2013), a benchmark of Section 5.2."""
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable
 from typing import ClassVar
@@ -9,13 +10,13 @@ from gradband.core.arrays import Array, namespace, nn
 from gradband.core.errors import whole
 from gradband.policies.base import Counts, Index, Params, Spec
 
-FEATURES = 6  # numbers that the network sees of each arm
+FEATURES = 6  # the network's inputs per arm
 
 
 def features(counts: Counts) -> Array:
-    """What the network sees [6K]: of each arm ones, zeros, their log(1 + ·), μ̂ and 1.
+    """The network's inputs [6K]: ones, zeros, their log(1 + ·), μ̂ and 1 of each arm.
 
-    The counts are raw, up to n, as the paper has them; the rounds left are only in their sum.
+    As in the paper, counts are not scaled, and the remaining rounds are only implied by their sum.
 
     >>> import numpy as np
     >>> print(features(Counts(np.array([3.0]), np.array([1.0]))).round(1))
@@ -31,8 +32,8 @@ def features(counts: Counts) -> Array:
 class DQN(Index):
     """The arm with the greatest Q(s, i), where Q is a network with two `hidden` layers of ReLUs.
 
-    `learn` trains it by Q-learning (`gradband.learning.q_learning`), not by GradBand. Before that its
-    weights are random, and its arms whatever these make of the counts.
+    `learn` trains it by Q-learning (`gradband.learning.q_learning`), not by GradBand. Initial weights are
+    random.
 
     >>> policy = DQN().bind(arms=2, horizon=200)
     >>> {name: shape.shape for name, shape in policy.shapes().items()}["w0"]
@@ -51,22 +52,22 @@ class DQN(Index):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Numbers that go into the network, are in its layers, and come out."""
+        """Sizes of the inputs, the hidden layers and the outputs."""
         return FEATURES * self.arms, self.hidden, self.hidden, self.arms
 
     def specs(self) -> dict[str, Spec]:
         specs: dict[str, Spec] = {}
-        for layer, (inputs, outputs) in enumerate(zip(self.sizes, self.sizes[1:], strict=False)):
+        for layer, (inputs, outputs) in enumerate(itertools.pairwise(self.sizes)):
             specs |= {f"w{layer}": Spec((inputs, outputs)), f"b{layer}": Spec((outputs,))}
         return specs
 
     def init(self, key: Array) -> Params:
-        """Glorot's uniform weights and no biases, as Dopamine's."""
+        """Glorot's uniform weights and zero biases, as in Dopamine."""
         import jax
         import jax.numpy as jnp
 
         params: Params = {}
-        for layer, (inputs, outputs) in enumerate(zip(self.sizes, self.sizes[1:], strict=False)):
+        for layer, (inputs, outputs) in enumerate(itertools.pairwise(self.sizes)):
             most = math.sqrt(6 / (inputs + outputs))
             draw = jax.random.fold_in(key, layer)
             params[f"w{layer}"] = jax.random.uniform(draw, (inputs, outputs), minval=-most, maxval=most)
@@ -78,7 +79,7 @@ class DQN(Index):
         return _network(params, features(counts), namespace(counts.pulls).matmul)
 
     def index(self, params: Params, state: Counts) -> Array:
-        # In a rollout, which is compiled as one function, XLA has no fast matrix product: ten times slower.
+        # Inside a rollout, which is one compiled function, XLA's matrix product is ten times slower.
         return _network(params, features(state), lambda x, w: (x[:, None] * w).sum(0))
 
 

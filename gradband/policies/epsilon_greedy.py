@@ -1,4 +1,4 @@
-"""ε-greedy: mostly the arm that looks best, sometimes any."""
+"""ε-greedy: mostly the arm that looks best, sometimes a random one."""
 
 import dataclasses
 from typing import ClassVar

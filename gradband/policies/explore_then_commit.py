@@ -7,13 +7,13 @@ import numpy as np
 
 from gradband.core.arrays import Array, namespace, pick, stop_gradient
 from gradband.core.errors import InputError
-from gradband.policies.base import Counts, OneParameter, Params, certain
+from gradband.policies.base import Bounds, Counts, OneParameter, Params, certain
 
 MARGIN = 1e-3
 
 
 class Exploration(NamedTuple):
-    """Counts of the exploration phase, its length in pulls of each arm, and decisions, if they are told."""
+    """Counts of the exploration phase, its length in pulls per arm, and decisions, if they are reported."""
 
     counts: Counts
     length: Array
@@ -21,7 +21,7 @@ class Exploration(NamedTuple):
 
     @property
     def turn(self) -> Array:
-        """Decisions so far: those whose rewards came, or more if some are late."""
+        """Decisions so far, with or without their rewards."""
         return namespace(self.length).maximum(self.counts.rounds, self.decided)
 
 
@@ -29,12 +29,12 @@ class Exploration(NamedTuple):
 class ExploreThenCommit(OneParameter):
     """Pulls each arm θ̄ = ⌊θ⌋ + Z times in turn, Z ~ Ber(θ − ⌊θ⌋), then the best-looking one.
 
-    Only Z depends on θ, so its log-probability is the whole score. θ lies in [1, ⌊n/K⌋], less a margin
-    at the ends. At a whole θ one value of Z would have no score: there it keeps a probability of .001,
-    and the score is that of the slope to the right.
+    Only Z depends on θ, so its log-probability is the whole score. θ lies in [1, ⌊n/K⌋], less a margin at
+    the ends. At a whole θ, one value of Z would have probability 0 and no score: its probability stays at
+    .001, and the score is that of the slope to the right.
 
-    Turns go by decisions, so that exploration does not wait for rewards; the commitment rests on the first
-    θ̄ rewards of each arm.
+    Exploration counts decisions, so it does not wait for rewards; the commitment uses the first θ̄ rewards
+    of each arm.
     """
 
     name: ClassVar[str] = "explore-then-commit"
@@ -43,13 +43,11 @@ class ExploreThenCommit(OneParameter):
 
     def check(self) -> None:
         if self.horizon // self.arms < 2:
-            raise InputError(
-                f"explore-then-commit with {self.arms} arms needs a horizon of at least "
-                f"{2 * self.arms}, not {self.horizon}"
-            )
+            needed = f"a horizon of at least {2 * self.arms}, not {self.horizon}"
+            raise InputError(f"explore-then-commit with {self.arms} arms needs {needed}")
         super().check()
 
-    def bounds(self) -> tuple[dict[str, float], dict[str, float]]:
+    def bounds(self) -> Bounds:
         return {"theta": 1 + MARGIN}, {"theta": self.horizon // self.arms - MARGIN}
 
     def latent_log_probs(self, params: Params) -> Array:
@@ -70,7 +68,7 @@ class ExploreThenCommit(OneParameter):
     def log_probs(self, params: Params, state: Exploration) -> Array:
         xp, turn = namespace(state.length), state.turn.astype(int) % self.arms
         means = state.counts.means
-        # The first of the best, not by argmax, which aborts XLA's CPU compiler when looking ahead (0.10).
+        # The first of the best; not by argmax, which crashes XLA's CPU compiler when looking ahead (0.10).
         best = xp.sum(xp.cumsum(means == means.max()) == 0)
         return certain(xp.where(self.exploring(state), turn, best), self.arms)
 
@@ -78,7 +76,6 @@ class ExploreThenCommit(OneParameter):
         return state.counts.means.argmax()
 
     def update(self, params: Params, state: Exploration, arm: Array, reward: Array) -> Exploration:
-        # The commitment rests on the exploration alone: later rewards leave the counts as they are.
         early = pick(state.counts.pulls, arm) < state.length
         return state._replace(counts=state.counts.add(arm, reward).where(early, state.counts))
 
@@ -88,6 +85,6 @@ class ExploreThenCommit(OneParameter):
     def check_state(self, state: Exploration, rounds: int) -> None:
         pulls, (lower, upper) = state.counts.pulls, (bound["theta"] for bound in self.bounds())
         if not np.floor(lower) <= state.length <= np.ceil(upper) or state.decided < state.counts.rounds:
-            raise InputError("length and decided in memory can't be so")
+            raise InputError("length or decided in memory is out of range")
         if (pulls < 0).any() or (pulls != np.floor(pulls)).any() or (pulls > state.length).any():
             raise InputError("pulls in memory must be whole numbers, and no more than the length")

@@ -1,4 +1,4 @@
-"""What may be given as a policy: a name with or without settings, a policy, a learned one, or a file."""
+"""What can be given as a policy: a name with or without settings, a policy, a learned one, or a file."""
 
 import dataclasses
 import re
@@ -25,16 +25,15 @@ class WithParams(Protocol):
     def params(self) -> Params: ...
 
 
-Given = str | Path | Policy | WithParams
+Found = Policy | WithParams
+Given = str | Path | Found
 
 
-def resolve(
-    given: Given, problem: Problem | None = None, trust: Trust | None = None
-) -> Policy | WithParams:
-    """The policy that is given, or the one of this name or file; with parameters if it has been learned.
+def resolve(given: Given, problem: Problem | None = None, trust: Trust | None = None) -> Found:
+    """The policy that is given, or the one with this name or in this file; with parameters if learned.
 
-    A name may have settings after a colon, as `exp3:theta=0.5+gradient=lemma`. Of `ts:prior` and
-    `gittins:prior`, the `problem` has the prior. A file of a class of the user's own needs `trust` in it.
+    A name can have settings after a colon, as `exp3:theta=0.5+gradient=lemma`. `ts:prior` and
+    `gittins:prior` take the prior of `problem`. The file of a class of your own needs `trust`.
 
     >>> resolve("softelim:theta=0.5")
     SoftElim(arms=0, horizon=0, theta=0.5)
@@ -51,7 +50,7 @@ def resolve(
 def unpack(
     given: Given, problem: Problem | None = None, params: Params | None = None
 ) -> tuple[Policy, Params | None]:
-    """The policy that is given, and its parameters: those given with it, its learned ones, or None."""
+    """The policy that is given, and its parameters: `params`, its learned ones, or None."""
     entry = resolve(given, problem)
     if isinstance(entry, WithParams):
         return entry.policy, entry.params if params is None else params
@@ -70,11 +69,9 @@ def parse_policy(text: str, problem: Problem | None = None) -> Policy:
     return with_settings(policies.named(name), rest)
 
 
-def from_command_line(
-    text: str, problem: Problem | None = None, trust: Trust | None = None
-) -> Policy | WithParams:
-    """What `resolve` finds, or a policy of the user's own: `my_policies.py:Tempered`, with settings after
-    another colon. Only what a user has typed is given here, since it runs the file.
+def from_command_line(text: str, problem: Problem | None = None, trust: Trust | None = None) -> Found:
+    """Like `resolve`, but also takes a policy of your own: `my_policies.py:Tempered`, with settings after
+    another colon. Only for text that the user typed, since it runs the file.
     """
     own = re.fullmatch(r"(.+\.py:[^:]*)(?::(.*))?", text)
     if own is None:
@@ -99,14 +96,13 @@ def with_settings(policy: Policy, text: str) -> Policy:
 def bind(
     given: Given, problem: Problem, seed: int = 0, progress: Callable[[float], None] | None = None
 ) -> tuple[Policy, Params]:
-    """The policy for the problem and its parameters: the learned ones, or those that it starts from.
+    """The policy bound to the problem, and its parameters: the learned or the initial ones.
 
-    The `seed` decides random initial weights; `progress` is told of what takes long to prepare.
+    The `seed` is for random initial weights; `progress` is called during long preparations.
     """
-    entry = resolve(given, problem)
-    if isinstance(entry, WithParams):
-        policy = binding.check(entry.policy, problem)
-        return policy, policy.as_params(entry.params)
+    entry, params = unpack(given, problem)
     policy = binding.check(entry, problem)
+    if params is not None:
+        return policy, policy.as_params(params)
     policy.prepare(progress or (lambda done: None))
     return policy, policy.init(prng.stream(prng.root(seed), "init"))

@@ -12,16 +12,16 @@ from gradband.policies.best_arm import best_probabilities
 from gradband.policies.thompson import MOST_SAMPLES, share_out
 from gradband.solvers.levels import MOST_SLOPE, MOST_SPREAD, components_of
 
-RARE = 1e-12  # levels that are less likely than this change nothing
+RARE = 1e-12  # levels less likely than this are skipped
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HierarchicalTS(Believing):
     """The best arm of a posterior sample, where ℓ ~ Beta(a, b) and μ_i ~ Beta(κ ℓ, κ (1 − ℓ)).
 
-    κ = `strength` · (ℓ / m)^−`slope` · exp(`spread` · ε), as in the hierarchical prior. The posterior of
-    ℓ and κ is taken on a grid; given these, means are beta and independent. So what one arm pays tells of
-    the others.
+    κ = `strength` · (ℓ / m)^−`slope` · exp(`spread` · ε), as in the hierarchical prior: the rewards of one
+    arm tell something about the others. The posterior of ℓ and κ is computed on a grid; given both, means
+    are independent and beta distributed.
     """
 
     name: ClassVar[str] = "hierarchical-ts"
@@ -40,12 +40,16 @@ class HierarchicalTS(Believing):
         super().check_play()
         number("strength of hierarchical-ts", self.strength, LEAST, MOST)
 
+    @property
+    def components(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The beta distributions that all arms may come from: log-weights, a and b, each [G]."""
+        return components_of(self.a, self.b, self.strength, self.spread, self.slope)
+
     def probabilities(self, params: Params, state: Counts) -> Array:
-        """Each arm's posterior chance of being best, by quadrature in NumPy; JAX has samples only."""
+        """Each arm's posterior probability of being best, by quadrature in NumPy; JAX only samples."""
         if namespace(state.pulls) is not np:
             return super().probabilities(params, state)
-        components = components_of(self.a, self.b, self.strength, self.spread, self.slope)
-        log_prior, ups, downs = (x[:, None] for x in components)
+        log_prior, ups, downs = (x[:, None] for x in self.components)
         ones, zeros = state.sums, state.pulls - state.sums
         likely = lgamma(ups + ones) - lgamma(ups) + lgamma(downs + zeros) - lgamma(downs)
         likely += lgamma(ups + downs) - lgamma(ups + downs + state.pulls)
@@ -64,8 +68,7 @@ class HierarchicalTS(Believing):
 
         from gradband.core import prng
 
-        components = components_of(self.a, self.b, self.strength, self.spread, self.slope)
-        log_prior, ups, downs = (jnp.asarray(x, jnp.float32)[:, None] for x in components)
+        log_prior, ups, downs = (jnp.asarray(x, jnp.float32)[:, None] for x in self.components)
         ones, zeros = state.sums[None], (state.pulls - state.sums)[None]
         likely = gammaln(ups + ones) - gammaln(ups) + gammaln(downs + zeros) - gammaln(downs)
         likely += gammaln(ups + downs) - gammaln(ups + downs + ones + zeros)
@@ -73,7 +76,7 @@ class HierarchicalTS(Believing):
         edges = jnp.cumsum(jnp.exp(log_weights - log_weights.max()))
         u = prng.uniforms(key, draws)[:, None] * edges[-1]
         chosen = jnp.minimum((u >= edges[None]).sum(1), len(edges) - 1)
-        # A selection, since gathers are slow: the component of each draw.
+        # Each draw's component is selected by a product, since gathers are slow.
         picked = (jnp.arange(len(edges))[None] == chosen[:, None]).astype(jnp.float32)
         a, b = ((picked * shape[:, 0][None]).sum(1)[:, None] for shape in (ups, downs))
         shapes = ((a + ones).reshape(-1), (b + zeros).reshape(-1))

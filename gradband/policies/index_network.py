@@ -1,4 +1,4 @@
-"""Index network: one small network that scores every arm by what is known of it, for any K and n."""
+"""Index network: one small network that scores each arm by its counts, for any K and n."""
 
 import dataclasses
 import math
@@ -9,20 +9,20 @@ from gradband.core.errors import positive, whole
 from gradband.policies.base import Counting, Counts, Params, Spec
 from gradband.policies.kl_softelim import divergence
 
-FEATURES = 8  # numbers that the network sees of each arm
+FEATURES = 8  # the network's inputs per arm
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class IndexNetwork(Counting):
-    """p is a softmax of the arms' scores, which come from counts and the rounds left.
+    """p is a softmax of the arms' scores, which depend on counts and the remaining rounds.
 
-    An arm's score is that of KL-SoftElim, −w T_i kl(μ̂_i, max_j μ̂_j), plus what a network says of its
-    features x_i (see `features`): all arms share a layer, e_i = φ(A x_i + b), the greatest and the mean e_j
-    over all arms are joined to e_i, and a second layer scores the arm. Nothing depends on the order of
-    arms or on K, and counts, spreads and rounds are on scales that do not change with n, so that the same
-    weights play at other K and n. The network begins at zero: learning starts from KL-SoftElim, w = 10.
+    An arm's score is that of KL-SoftElim, −w T_i kl(μ̂_i, max_j μ̂_j), plus the output of a network for its
+    features x_i (see `features`): all arms share a layer, e_i = φ(A x_i + b), the maximum and the mean of
+    e_j over all arms are joined to e_i, and a second layer scores the arm. Nothing depends on the order of
+    arms or on K, and the scales of counts, spreads and rounds do not depend on n, so the same weights can
+    play other K and n. The network's output is 0 at first: learning starts from KL-SoftElim, w = 10.
 
-    Rewards lie in [0, 1]; a and b are pseudo-counts, as of a Beta(a, b) prior, in the means and spreads.
+    Rewards are in [0, 1]; a and b are pseudo-counts, as of a Beta(a, b) prior, in means and spreads.
     """
 
     name: ClassVar[str] = "index"
@@ -46,23 +46,14 @@ class IndexNetwork(Counting):
         import jax
         import jax.numpy as jnp
 
-        h = self.hidden
-        keys = jax.random.split(key, 2)
-
-        def weights(key: Array, rows: int, columns: int) -> Array:
-            return jax.random.normal(key, (rows, columns)) * math.sqrt(1 / columns)
-
-        return {
-            "w0": weights(keys[0], h, FEATURES),
-            "b0": jnp.zeros(h),
-            "w1": weights(keys[1], h, 3 * h),
-            "b1": jnp.zeros(h),
-            "w2": jnp.zeros(h),
-            "doubt": jnp.ones(()),
-        }
+        params: Params = {name: jnp.zeros(spec.shape) for name, spec in self.specs().items()}
+        for name, draw in zip(("w0", "w1"), jax.random.split(key, 2), strict=True):
+            shape = params[name].shape
+            params[name] = jax.random.normal(draw, shape) * math.sqrt(1 / shape[1])
+        return params | {"doubt": jnp.ones(())}
 
     def features(self, counts: Counts) -> tuple[Array, Array]:
-        """What the network sees of each arm [8, K], and 10 T_i kl(μ̂_i, max_j μ̂_j) [K]."""
+        """The network's inputs for each arm [8, K], and 10 T_i kl(μ̂_i, max_j μ̂_j) [K]."""
         xp = namespace(counts.pulls)
         pulls, left = counts.pulls, xp.maximum(self.horizon - counts.rounds, 0)
         total = pulls + self.a + self.b

@@ -5,7 +5,7 @@ from typing import ClassVar, Self
 
 from gradband.core.arrays import Array, namespace, nn, real
 from gradband.core.errors import positive
-from gradband.policies.base import Counting, Counts, OneParameter, Params, Spec
+from gradband.policies.base import Bounds, Counting, Counts, OneParameter, Params, Spec
 
 LEAST = 1e-3  # of pseudo-counts
 
@@ -14,10 +14,10 @@ LEAST = 1e-3  # of pseudo-counts
 class KLSoftElim(Counting, OneParameter):
     """p_i ∝ exp(−T_i kl(μ̂_i, max_j μ̂_j) / θ), where μ̂ = (a + sum of rewards) / (a + b + T).
 
-    θ is a temperature, and a and b are pseudo-counts: what each arm is taken to have earned before its
-    first pull. All three are learned. With θ = 1 and no prior, the exponent is the log-likelihood ratio of
-    the arm being as good as the best: SoftElim has Pinsker's bound on it, 2 (max_j μ̂_j − μ̂_i)² T_i.
-    No arm needs to be pulled first: an arm that was never pulled is as likely as the best.
+    θ is a temperature, and a and b are pseudo-counts of each arm before its first pull. All three are
+    learned. With θ = 1 and no pseudo-counts, the exponent is the log-likelihood ratio of the arm being as
+    good as the best; SoftElim uses Pinsker's bound on it, 2 (max_j μ̂_j − μ̂_i)² T_i. No arm needs to be
+    pulled first: an arm without pulls is as likely as the best.
     """
 
     name: ClassVar[str] = "kl-softelim"
@@ -40,7 +40,7 @@ class KLSoftElim(Counting, OneParameter):
     def compiled(self) -> Self:
         return dataclasses.replace(super().compiled(), a=1.0, b=1.0)
 
-    def bounds(self) -> tuple[dict[str, float], dict[str, float]]:
+    def bounds(self) -> Bounds:
         lower, upper = super().bounds()
         return lower | dict.fromkeys("ab", LEAST), upper | dict.fromkeys("ab", self.most)
 
@@ -57,9 +57,9 @@ class KLSoftElim(Counting, OneParameter):
 def divergence(mean: Array, rest: Array) -> Array:
     """kl(μ_i, max_j μ_j) [K] of Bernoulli variables, from μ [K] and 1 − μ, both above 0.
 
-    For means near each other the two logarithms nearly cancel, and T kl would have errors of 10⁻⁴ in
-    float32. Here what cancels is left out: with g = max_j μ_j − μ_i, it is g² (1/μ_j + 1/(1 − μ_j)) less
-    what logarithms curve. Where g is more than half of μ_j or of 1 − μ_i, it is computed as it is defined.
+    If means are close, the two logarithms nearly cancel, and T kl would have errors of 10⁻⁴ in float32. So
+    what cancels is left out: with g = max_j μ_j − μ_i, kl is g² (1/μ_j + 1/(1 − μ_j)) minus the logarithms'
+    curvature. If g is more than half of μ_j or of 1 − μ_i, kl is computed by its definition.
 
     >>> import numpy as np
     >>> print(divergence(np.array([0.5, 0.25]), np.array([0.5, 0.75])).round(4))

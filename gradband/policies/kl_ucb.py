@@ -7,15 +7,15 @@ from gradband.core.arrays import Array, namespace, xlogy
 from gradband.core.errors import number
 from gradband.policies.base import Counts, Index, Params
 
-STEPS = 10  # of Newton's method, which comes from the right and never oversteps
+STEPS = 10  # of Newton's method, which approaches from the right and never overshoots
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class KLUCB(Index):
     """Each arm once, then the greatest q ≤ 1 with T_i kl(μ̂_i, q) ≤ log t + c log log t.
 
-    kl is the divergence of two Bernoulli variables; rewards may be any in [0, 1]. The authors' proof
-    has c = 3, and they recommend c = 0, the default.
+    kl is the divergence of two Bernoulli variables; rewards are in [0, 1]. The authors' proof needs c = 3,
+    but they recommend c = 0, the default.
     """
 
     name: ClassVar[str] = "kl-ucb"
@@ -37,8 +37,8 @@ class KLUCB(Index):
 def upper_bound(mean: Array, divergence: Array) -> Array:
     """The q ≥ p = `mean` with kl(p, q) = `divergence`.
 
-    kl(p, ·) is convex and grows on [p, 1], so that Newton's steps from the right fall towards the solution.
-    They start at the lesser of what follows from kl(p, q) ≥ 2 (q − p)² and from
+    kl(p, ·) is convex and increases on [p, 1], so Newton's steps from the right decrease to the solution.
+    They start at the lesser of the bounds that follow from kl(p, q) ≥ 2 (q − p)² and from
     kl(p, q) ≥ p log p + (1 − p) log((1 − p) / (1 − q)).
 
     >>> import numpy as np

@@ -14,7 +14,7 @@ from gradband.policies.base import KEPT, Params, Policy, Spec
 
 
 def kept_tanh(x: Array) -> Array:
-    """tanh(x), kept for a gradient through a rollout: its derivative needs nothing else."""
+    """tanh(x), stored for a gradient through a rollout: its derivative needs nothing else."""
     return np.tanh(x) if namespace(x) is np else _kept_tanh()(x)
 
 
@@ -43,16 +43,16 @@ class Memory(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LSTM(Policy):
-    """One layer of d = `hidden` units that hears arms and rewards; p is a softmax of LeakyReLU(h) W + b.
+    """One layer of d = `hidden` units that observes arms and rewards; p is a softmax of LeakyReLU(h) W + b.
 
-    An arm and a reward are embedded in ℝᵈ each, and only enter the gates, linearly: `folded` makes one
-    table of 2K rows out of them, a third of the arithmetic. A reward y between 0 and 1, which the paper
-    does not have, is embedded at (1 − y) of reward 0 and y of reward 1.
+    An arm and a reward are embedded in ℝᵈ each, and enter only the gates, linearly: `folded` combines them
+    in one table of 2K rows, which saves two thirds of the arithmetic. A reward y between 0 and 1, which
+    does not occur in the paper, is embedded as (1 − y) times reward 0 plus y times reward 1.
 
-    Weights begin as PyTorch's, as in the paper. `forget` is added to the forget gate's bias at first, so
-    that memories last, and `head` is the size of the first head's weights relative to PyTorch's: the
-    first policy is then nearly uniform. The head's bias is kept divided by `bias_scale`, so that steps of
-    one size move it so many times as far: the first arm is drawn from it alone, since h is 0 at first.
+    Initial weights are PyTorch's, as in the paper. `forget` is added to the forget gate's initial bias, so
+    that memories last, and `head` scales the initial weights of the head, so that the initial policy is
+    nearly uniform. The head's bias is stored divided by `bias_scale`, so that steps of the same size move
+    it that many times as far: since h is 0 at first, it alone decides the first arm.
 
     >>> {name: shape.shape for name, shape in LSTM().bind(arms=2, horizon=200).shapes().items()}["arm"]
     (2, 50)
@@ -74,16 +74,9 @@ class LSTM(Policy):
 
     def specs(self) -> dict[str, Spec]:
         d, k = self.hidden, self.arms
-        shapes: dict[str, tuple[int, ...]] = {
-            "arm": (k, d),
-            "reward": (2, d),
-            "input": (4 * d, 2 * d),
-            "recurrent": (4 * d, d),
-            "bias": (4 * d,),
-            "head": (k, d),
-            "head_bias": (k,),
-        }
-        return {name: Spec(shape) for name, shape in shapes.items()}
+        gates = {"input": Spec((4 * d, 2 * d)), "recurrent": Spec((4 * d, d)), "bias": Spec((4 * d,))}
+        head = {"head": Spec((k, d)), "head_bias": Spec((k,))}
+        return {"arm": Spec((k, d)), "reward": Spec((2, d)), **gates, **head}
 
     def init(self, key: Array) -> Params:
         import jax
@@ -134,7 +127,7 @@ class LSTM(Policy):
         pulled = one_hot(arm, self.arms)
         heard = (xp.where(pulled, 1 - reward, 0), xp.where(pulled, reward, 0))
         d = self.hidden
-        # The product with h does not depend on the reward: who asks for several has it once.
+        # The product with h does not depend on the reward, so it is shared if several rewards are tried.
         sums = params["recurrent"] @ state.output + params["heard"] @ xp.concatenate(heard)
         t = kept_tanh(sums)
         add, forget, show = (0.5 + 0.5 * t[i * d : (i + 1) * d] for i in (0, 1, 3))
@@ -143,4 +136,4 @@ class LSTM(Policy):
 
     def check_state(self, state: Memory, rounds: int) -> None:
         if (np.abs(state.output) > 1).any() or (np.abs(state.cell) > 1 + rounds).any():
-            raise InputError("output and cell in memory can't be so large")
+            raise InputError("output or cell in memory is too large")

@@ -1,12 +1,13 @@
-"""A policy as an ONNX model, for runtimes that know nothing of Python.
+"""A policy as an ONNX model, for runtimes without Python.
 
-The model is one step: (state, arm, reward) → (next state, probabilities). It comes from the policy's own
-JAX functions: these are traced, and each primitive operation is written as ONNX says it.
+The model is one step: (state, arm, reward) → (next state, probabilities). The policy's JAX functions are
+traced, and each primitive operation is translated to ONNX.
 """
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,13 +20,14 @@ from gradband._version import __version__
 from gradband.core import jax_setup as jax_setup
 from gradband.core.arrays import leaf_names
 from gradband.core.errors import InputError
+from gradband.core.extras import needs
 from gradband.core.files import write_atomically
 from gradband.policies.policy_file import Learned
 
 if TYPE_CHECKING:
     import onnx
 
-OPSET, IR = 18, 9  # of 2023, which runtimes have long known
+OPSET, IR = 18, 9  # of 2023, which runtimes support
 
 
 def write(model: "onnx.ModelProto", path: str | Path) -> None:
@@ -34,26 +36,26 @@ def write(model: "onnx.ModelProto", path: str | Path) -> None:
 
 
 def as_onnx(learned: Learned) -> "onnx.ModelProto":
-    """The model. Its inputs are the state's arrays, an `arm` and its `reward`; its outputs are the arrays
-    after that, named `next_…`, and `probabilities` for the coming round. With an arm of −1 the state stays
-    as it is. The first state is all zeros; if a policy of your own has another, it is in the model's
-    metadata as `first_state`, a JSON object of lists by the arrays' names.
+    """The model. Its inputs are the state's arrays, an `arm` and its `reward`; its outputs are the
+    next state's arrays, named `next_…`, and `probabilities` for the next round. An arm of −1 leaves the
+    state unchanged. The first state is all zeros; if a policy of your own has another, the model's metadata
+    have it as `first_state`, a JSON object of lists by the arrays' names.
     """
     try:
         import onnx
     except ImportError:
-        raise InputError("ONNX needs a package of that name: pip install 'gradband[onnx]'") from None
+        raise needs("exporting to ONNX", "onnx") from None
     policy = learned.policy
     if policy.latents > 1:
-        raise InputError(f"{policy.name} draws how it will play before the first round, which ONNX can't")
+        raise InputError(f"{policy.name} makes a random choice before the first round, which ONNX cannot")
     params = policy.folded(learned.params)
     first = policy.begin(params, jnp.int32(0))
     paths, tree = jax.tree_util.tree_flatten_with_path(first)
-    names = _names([path for path, _ in paths])
+    names = leaf_names([tuple(re.findall(r"\w+", jax.tree_util.keystr(path))) for path, _ in paths])
     leaves = [np.asarray(leaf) for _, leaf in paths]
     starts = {name: leaf.tolist() for name, leaf in zip(names, leaves, strict=True) if leaf.any()}
     if not all(np.isfinite(leaf).all() for leaf in leaves):
-        raise InputError(f"the first state of {policy.name} holds infinite numbers, which JSON can't hold")
+        raise InputError(f"the first state of {policy.name} has infinite numbers, which JSON cannot hold")
 
     def step(*inputs: Array) -> tuple[Array, ...]:
         *given, arm, reward = inputs
@@ -88,16 +90,6 @@ def as_onnx(learned: Learned) -> "onnx.ModelProto":
     return model
 
 
-def _names(paths: list[Any]) -> list[str]:
-    """What a model calls the arrays of a state: as a player's state does.
-
-    >>> tree = jax.tree_util.tree_flatten_with_path({"a": {"x": 1}, "b": {"x": 2}})[0]
-    >>> _names([path for path, _ in tree])
-    ['a_x', 'b_x']
-    """
-    return leaf_names([tuple(re.findall(r"\w+", jax.tree_util.keystr(path))) for path in paths])
-
-
 _PAIRS = """
     abs Abs, acos Acos, add Add, and And, asin Asin, atan Atan, ceil Ceil, copy Identity, cos Cos,
     cosh Cosh, div Div, eq Equal, erf Erf, exp Exp, floor Floor, ge GreaterOrEqual, gt Greater,
@@ -105,12 +97,12 @@ _PAIRS = """
     not Not, or Or, pow Pow, sign Sign, sin Sin, sinh Sinh, sqrt Sqrt, stop_gradient Identity, sub Sub,
     tan Tan, tanh Tanh, xor Xor
 """
-SAME: dict[str, str] = dict(zip(*[iter(_PAIRS.replace(",", " ").split())] * 2, strict=True))
-"""Primitives of JAX that are one operation of ONNX."""
+SAME: dict[str, str] = dict(pair.split() for pair in _PAIRS.split(","))
+"""JAX primitives that are one ONNX operation."""
 
 
 class Graph:
-    """An ONNX graph that grows by JAX's equations."""
+    """An ONNX graph under construction, from JAX's equations."""
 
     def __init__(self, onnx: Any, name: str) -> None:
         self.onnx, self.name = onnx, name
@@ -125,7 +117,7 @@ class Graph:
             self.rename(result, output)
 
         def info(name: str, aval: Any) -> Any:
-            dtype = np.dtype(np.int64) if name == "arm" else aval.dtype  # ONNX likes its indices long
+            dtype = np.dtype(np.int64) if name == "arm" else aval.dtype  # as usual for indices in ONNX
             kind = self.onnx.helper.np_dtype_to_tensor_dtype(dtype)
             return self.onnx.helper.make_tensor_value_info(name, kind, aval.shape)
 
@@ -138,7 +130,7 @@ class Graph:
         )
 
     def inline(self, jaxpr: Any, consts: Any, inputs: list[str]) -> list[str]:
-        """Writes all equations, and returns the names of their results."""
+        """Adds all equations, and returns the names of the results."""
         names: dict[Any, str] = dict(zip(jaxpr.invars, inputs, strict=True))
         names |= {var: self.constant(value) for var, value in zip(jaxpr.constvars, consts, strict=True)}
 
@@ -151,7 +143,7 @@ class Graph:
         return [of(var) for var in jaxpr.outvars]
 
     def written(self, equation: Any, inputs: list[str]) -> list[str]:
-        """Writes one equation, and returns the names of its results."""
+        """Adds one equation, and returns the names of its results."""
         name = equation.primitive.name
         inner = equation.params.get("jaxpr") or equation.params.get("call_jaxpr")
         if inner is not None:
@@ -160,7 +152,7 @@ class Graph:
             return [self.op(SAME[name], *inputs)]
         rule = RULES.get(name)
         if rule is None:
-            raise InputError(f"{self.name} has an operation that ONNX has not: {name}")
+            raise InputError(f"{self.name} has an operation that cannot be exported to ONNX: {name}")
         found = rule(self, equation, *inputs)
         return found if isinstance(found, list) else [found]
 
@@ -171,7 +163,7 @@ class Graph:
         return result
 
     def rename(self, result: str, output: str) -> None:
-        """Calls a result by its name outside; no node for that, which some runtimes optimise wrongly."""
+        """Renames a result to an output; an Identity node would be optimised wrongly by some runtimes."""
         if not any(result in node.output for node in self.nodes):
             self.nodes.append(self.onnx.helper.make_node("Identity", [result], [output]))
             return
@@ -189,45 +181,47 @@ class Graph:
         return name
 
     def whole(self, *values: int) -> str:
-        """A constant of indices, as ONNX takes axes and shapes."""
+        """A constant of 64-bit integers, as ONNX takes axes and shapes."""
         return self.constant(np.array(values, np.int64))
+
+    def slice(self, x: str, *ranges: Iterable[int]) -> str:
+        """Slices an array by starts, ends, axes and steps."""
+        return self.op("Slice", x, *(self.whole(*values) for values in ranges))
 
     def cast(self, x: str, dtype: Any) -> str:
         return self.op("Cast", x, to=self.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
 
-def _reduced(kind: str) -> Callable[..., str]:
-    def rule(graph: Graph, equation: Any, x: str) -> str:
-        return graph.op(kind, x, graph.whole(*equation.params["axes"]), keepdims=0)
-
-    return rule
+def _reduce(kind: str, graph: Graph, equation: Any, x: str) -> str:
+    return graph.op(kind, x, graph.whole(*equation.params["axes"]), keepdims=0)
 
 
-def _all_or_any(kind: str) -> Callable[..., str]:
-    def rule(graph: Graph, equation: Any, x: str) -> str:
-        return graph.cast(_reduced(kind)(graph, equation, graph.cast(x, np.int32)), bool)
-
-    return rule
+def _all_or_any(kind: str, graph: Graph, equation: Any, x: str) -> str:
+    return graph.cast(_reduce(kind, graph, equation, graph.cast(x, np.int32)), bool)
 
 
-def _index_of(kind: str) -> Callable[..., str]:
-    def rule(graph: Graph, equation: Any, x: str) -> str:
-        (axis,) = equation.params["axes"]
-        if equation.invars[0].aval.dtype == bool:
-            x = graph.cast(x, np.int32)
-        return graph.cast(graph.op(kind, x, axis=axis, keepdims=0), equation.params["index_dtype"])
-
-    return rule
+def _index_of(kind: str, graph: Graph, equation: Any, x: str) -> str:
+    (axis,) = equation.params["axes"]
+    if equation.invars[0].aval.dtype == bool:
+        x = graph.cast(x, np.int32)
+    return graph.cast(graph.op(kind, x, axis=axis, keepdims=0), equation.params["index_dtype"])
 
 
-def _with_one(kind: str, first: str = "") -> Callable[..., str]:
-    """An operation on x and 1, or on 1 and what another operation makes of x."""
+def _with_one(kind: str, graph: Graph, equation: Any, x: str) -> str:
+    """An operation on x and 1."""
+    return graph.op(kind, x, graph.constant(np.ones((), equation.invars[0].aval.dtype)))
 
-    def rule(graph: Graph, equation: Any, x: str) -> str:
-        one = graph.constant(np.ones((), equation.invars[0].aval.dtype))
-        return graph.op(kind, graph.op(first, x), one) if first else graph.op(kind, x, one)
 
-    return rule
+def _expm1(graph: Graph, equation: Any, x: str) -> str:
+    return _with_one("Sub", graph, equation, graph.op("Exp", x))
+
+
+def _log1p(graph: Graph, equation: Any, x: str) -> str:
+    return graph.op("Log", _with_one("Add", graph, equation, x))
+
+
+def _is_finite(graph: Graph, equation: Any, x: str) -> str:
+    return graph.op("Not", graph.op("Or", graph.op("IsInf", x), graph.op("IsNaN", x)))
 
 
 def _broadcast(graph: Graph, equation: Any, x: str) -> str:
@@ -243,9 +237,7 @@ def _reshape(graph: Graph, equation: Any, x: str) -> str:
 
 def _iota(graph: Graph, equation: Any) -> str:
     aval, axis = equation.outvars[0].aval, equation.params["dimension"]
-    shape = [size if i == axis else 1 for i, size in enumerate(aval.shape)]
-    counting = np.arange(aval.shape[axis], dtype=aval.dtype).reshape(shape)
-    return graph.constant(np.broadcast_to(counting, aval.shape))
+    return graph.constant(np.indices(aval.shape, aval.dtype)[axis])
 
 
 def _integer_pow(graph: Graph, equation: Any, x: str) -> str:
@@ -253,11 +245,16 @@ def _integer_pow(graph: Graph, equation: Any, x: str) -> str:
     return graph.op("Pow", x, graph.constant(exponent))
 
 
+def _cumsum(graph: Graph, equation: Any, x: str) -> str:
+    axis = graph.constant(np.int64(equation.params["axis"]))
+    return graph.op("CumSum", x, axis, reverse=int(equation.params["reverse"]))
+
+
 def _product(graph: Graph, equation: Any, x: str, y: str) -> str:
     (of_x, of_y), batched = equation.params["dimension_numbers"]
     left, right = (var.aval for var in equation.invars)
     if batched != ((), ()) or len(of_x) != 1 or right.ndim > 2:
-        raise InputError(f"{graph.name} has a product of matrices that is not written for ONNX")
+        raise InputError(f"{graph.name} has a matrix product that cannot be exported to ONNX")
     rows = [axis for axis in range(left.ndim) if axis not in of_x]
     if of_x != (left.ndim - 1,):
         x = graph.op("Transpose", x, perm=[*rows, *of_x])
@@ -269,8 +266,18 @@ def _product(graph: Graph, equation: Any, x: str, y: str) -> str:
 def _slice(graph: Graph, equation: Any, x: str) -> str:
     starts, ends = equation.params["start_indices"], equation.params["limit_indices"]
     steps = equation.params["strides"] or (1,) * len(starts)
-    axes = range(len(starts))
-    return graph.op("Slice", x, *(graph.whole(*values) for values in (starts, ends, axes, steps)))
+    return graph.slice(x, starts, ends, range(len(starts)), steps)
+
+
+def _reverse(graph: Graph, equation: Any, x: str) -> str:
+    axes, far = equation.params["dimensions"], np.iinfo(np.int64)
+    return graph.slice(x, [far.max] * len(axes), [far.min] * len(axes), axes, [-1] * len(axes))
+
+
+def _split(graph: Graph, equation: Any, x: str) -> list[str]:
+    axis, ends = graph.whole(equation.params["axis"]), np.cumsum(equation.params["sizes"])
+    parts = zip([0, *ends[:-1]], ends, strict=True)
+    return [graph.op("Slice", x, graph.whole(start), graph.whole(end), axis) for start, end in parts]
 
 
 def _dynamic_slice(graph: Graph, equation: Any, x: str, *starts: str) -> str:
@@ -286,111 +293,75 @@ def _dynamic_slice(graph: Graph, equation: Any, x: str, *starts: str) -> str:
 def _gather(graph: Graph, equation: Any, x: str, index: str) -> str:
     numbers, shape = equation.params["dimension_numbers"], equation.invars[0].aval.shape
     places = tuple(range(len(numbers.start_index_map)))
-    rest = len(shape) - len(places)
-    ends = tuple(range(equation.outvars[0].aval.ndim - rest, equation.outvars[0].aval.ndim))
     sizes = (1,) * len(places) + tuple(shape[len(places) :])
-    if (numbers.collapsed_slice_dims, numbers.start_index_map, numbers.offset_dims) != (
-        places,
-        places,
-        ends,
-    ) or tuple(equation.params["slice_sizes"]) != sizes:
-        raise InputError(f"{graph.name} looks up a table in a way that is not written for ONNX")
+    found = (numbers.collapsed_slice_dims, numbers.start_index_map, numbers.offset_dims)
+    ends = _last_axes(equation.outvars[0].aval, len(shape) - len(places))
+    if found != (places, places, ends) or tuple(equation.params["slice_sizes"]) != sizes:
+        raise InputError(f"{graph.name} looks up a table in a way that cannot be exported to ONNX")
     return graph.op("GatherND", x, graph.cast(index, np.int64))
 
 
-def _scatter(reduction: str) -> Callable[..., str]:
-    def rule(graph: Graph, equation: Any, x: str, index: str, updates: str) -> str:
-        numbers, given = equation.params["dimension_numbers"], equation.invars[2].aval
-        places = tuple(range(len(numbers.scatter_dims_to_operand_dims)))
-        rest = equation.invars[0].aval.ndim - len(places)
-        ends = tuple(range(given.ndim - rest, given.ndim))
-        found = (
-            numbers.inserted_window_dims,
-            numbers.scatter_dims_to_operand_dims,
-            numbers.update_window_dims,
-        )
-        if found != (places, places, ends):
-            raise InputError(f"{graph.name} changes a table in a way that is not written for ONNX")
-        return graph.op("ScatterND", x, graph.cast(index, np.int64), updates, reduction=reduction)
-
-    return rule
+def _scatter(reduction: str, graph: Graph, equation: Any, x: str, index: str, updates: str) -> str:
+    numbers = equation.params["dimension_numbers"]
+    whole, _, given = (var.aval for var in equation.invars)
+    places = tuple(range(len(numbers.scatter_dims_to_operand_dims)))
+    found = (numbers.inserted_window_dims, numbers.scatter_dims_to_operand_dims, numbers.update_window_dims)
+    if found != (places, places, _last_axes(given, whole.ndim - len(places))):
+        raise InputError(f"{graph.name} changes a table in a way that cannot be exported to ONNX")
+    return graph.op("ScatterND", x, graph.cast(index, np.int64), updates, reduction=reduction)
 
 
-def _reversed(graph: Graph, equation: Any, x: str) -> str:
-    axes = equation.params["dimensions"]
-    far = np.iinfo(np.int64)
-    starts, ends, steps = ((value,) * len(axes) for value in (far.max, far.min, -1))
-    return graph.op("Slice", x, *(graph.whole(*values) for values in (starts, ends, axes, steps)))
+def _last_axes(aval: Any, count: int) -> tuple[int, ...]:
+    return tuple(range(aval.ndim - count, aval.ndim))
 
 
-def _stacked(graph: Graph, equation: Any, *inputs: str) -> str:
+def _stack(graph: Graph, equation: Any, *inputs: str) -> str:
     axis = equation.params["axis"]
     lifted = [graph.op("Unsqueeze", x, graph.whole(axis)) for x in inputs]
     return graph.op("Concat", *lifted, axis=axis)
 
 
-def _unstacked(graph: Graph, equation: Any, x: str) -> list[str]:
-    axis = equation.params["axis"]
-    return [
-        graph.op("Gather", x, graph.constant(np.int64(i)), axis=axis) for i in range(len(equation.outvars))
-    ]
-
-
-def _split(graph: Graph, equation: Any, x: str) -> list[str]:
-    axis, ends = graph.whole(equation.params["axis"]), np.cumsum(equation.params["sizes"])
-    starts = [0, *ends[:-1]]
-    return [
-        graph.op("Slice", x, graph.whole(start), graph.whole(end), axis)
-        for start, end in zip(starts, ends, strict=True)
-    ]
-
-
-def _log1p(graph: Graph, equation: Any, x: str) -> str:
-    return graph.op("Log", _with_one("Add")(graph, equation, x))
-
-
-def _is_finite(graph: Graph, equation: Any, x: str) -> str:
-    return graph.op("Not", graph.op("Or", graph.op("IsInf", x), graph.op("IsNaN", x)))
+def _unstack(graph: Graph, equation: Any, x: str) -> list[str]:
+    places = [graph.constant(np.int64(i)) for i in range(len(equation.outvars))]
+    return [graph.op("Gather", x, place, axis=equation.params["axis"]) for place in places]
 
 
 RULES: dict[str, Callable[..., str | list[str]]] = {
-    "argmax": _index_of("ArgMax"),
-    "argmin": _index_of("ArgMin"),
+    "argmax": partial(_index_of, "ArgMax"),
+    "argmin": partial(_index_of, "ArgMin"),
     "broadcast_in_dim": _broadcast,
     "clamp": lambda g, e, low, x, high: g.op("Min", g.op("Max", x, low), high),
     "concatenate": lambda g, e, *x: g.op("Concat", *x, axis=e.params["dimension"]),
     "convert_element_type": lambda g, e, x: g.cast(x, e.params["new_dtype"]),
-    "cumsum": lambda g, e, x: g.op(
-        "CumSum", x, g.constant(np.int64(e.params["axis"])), reverse=int(e.params["reverse"])
-    ),
+    "cumsum": _cumsum,
     "dot_general": _product,
     "dynamic_slice": _dynamic_slice,
-    "expm1": _with_one("Sub", "Exp"),
+    "expm1": _expm1,
     "gather": _gather,
     "integer_pow": _integer_pow,
     "iota": _iota,
     "is_finite": _is_finite,
     "log1p": _log1p,
     "ne": lambda g, e, x, y: g.op("Not", g.op("Equal", x, y)),
-    "reduce_and": _all_or_any("ReduceMin"),
-    "reduce_max": _reduced("ReduceMax"),
-    "reduce_min": _reduced("ReduceMin"),
-    "reduce_or": _all_or_any("ReduceMax"),
-    "reduce_prod": _reduced("ReduceProd"),
-    "reduce_sum": _reduced("ReduceSum"),
+    "reduce_and": partial(_all_or_any, "ReduceMin"),
+    "reduce_max": partial(_reduce, "ReduceMax"),
+    "reduce_min": partial(_reduce, "ReduceMin"),
+    "reduce_or": partial(_all_or_any, "ReduceMax"),
+    "reduce_prod": partial(_reduce, "ReduceProd"),
+    "reduce_sum": partial(_reduce, "ReduceSum"),
     "rem": lambda g, e, x, y: g.op("Mod", x, y, fmod=1),
     "reshape": _reshape,
-    "rev": _reversed,
+    "rev": _reverse,
     "rsqrt": lambda g, e, x: g.op("Reciprocal", g.op("Sqrt", x)),
-    "scatter": _scatter("none"),
-    "scatter-add": _scatter("add"),
+    "scatter": partial(_scatter, "none"),
+    "scatter-add": partial(_scatter, "add"),
     "select_n": lambda g, e, which, no, yes: g.op("Where", which, yes, no),
     "slice": _slice,
-    "split": _split,  # what JAX before 0.10 unstacks by
+    "split": _split,  # for `unstack` in JAX before 0.10
     "square": lambda g, e, x: g.op("Mul", x, x),
     "squeeze": _reshape,
-    "stack": _stacked,
+    "stack": _stack,
     "transpose": lambda g, e, x: g.op("Transpose", x, perm=list(e.params["permutation"])),
-    "unstack": _unstacked,
+    "unstack": _unstack,
 }
-"""Primitives of JAX that take a few operations of ONNX."""
+"""JAX primitives that take several ONNX operations."""

@@ -1,4 +1,4 @@
-"""Bayes-optimal policies, as tables that `gradband.exact.optimum` fills."""
+"""Bayes-optimal policies, whose tables `gradband.exact.optimum` computes."""
 
 import dataclasses
 from typing import Any, ClassVar, NamedTuple
@@ -7,24 +7,24 @@ import numpy as np
 
 from gradband.core.arrays import Array, namespace, nn, one_hot
 from gradband.core.errors import InputError, number, shown, whole
-from gradband.policies.base import Counting, Counts, Params, Spec
+from gradband.policies.base import Bounds, Counting, Counts, Params, Spec
 from gradband.solvers.layout import LONGEST, byte_starts, cell, place, size
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Optimal(Counting):
-    """A policy that looks its arm up in a table made for one problem."""
+    """A policy that looks up its arm in a table made for one problem."""
 
     differentiable: ClassVar[bool] = False
     binary: ClassVar[bool] = True
-    batches: ClassVar[bool] = False  # it is optimal where every reward is seen at once
+    batches: ClassVar[bool] = False  # it is optimal only if rewards are observed one by one
     flexible: ClassVar[bool] = False
     bounded: ClassVar[bool] = True
-    listed: ClassVar[bool] = False  # only a problem's optimum makes it
+    listed: ClassVar[bool] = False
     rounds: int = 0
     """the horizon that the table was made for"""
     afterwards: bool = False
-    """whether the table also has the arm to stay with after the last round"""
+    """whether the table also has the arm to use after the last round"""
 
     def check(self) -> None:
         super().check()
@@ -57,7 +57,7 @@ class Optimal(Counting):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OptimalThresholds(Optimal):
-    """Two arms: arm 0 if arm 1 has fewer ones than a threshold, which depends on the round and arm 0."""
+    """Two arms: arm 0 if arm 1 has fewer ones than a threshold, given by the round and arm 0's counts."""
 
     name: ClassVar[str] = "optimal-thresholds"
 
@@ -69,7 +69,7 @@ class OptimalThresholds(Optimal):
     def specs(self) -> dict[str, Spec]:
         return {"thresholds": Spec((size(self.horizon),), np.int16)}
 
-    def bounds(self) -> tuple[dict[str, float], dict[str, float]]:
+    def bounds(self) -> Bounds:
         return {"thresholds": 0.0}, {"thresholds": float(self.horizon)}
 
     def choice(self, params: Params, state: Counts) -> Array:
@@ -80,7 +80,7 @@ class OptimalThresholds(Optimal):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OptimalChoices(Optimal):
-    """Two arms, and pulls afterwards: a bit for each state, whether to pull the second arm."""
+    """Two arms, with pulls afterwards: one bit per state, whether to pull the second arm."""
 
     name: ClassVar[str] = "optimal-choices"
 
@@ -99,7 +99,7 @@ class OptimalChoices(Optimal):
         xp = namespace(at)
         start = xp.asarray(byte_starts(self.horizon + 1), np.int32)[t]
         bits = params["choices"][start + at // 8].astype(np.int32)
-        place_value = xp.asarray(2 ** np.arange(8), np.int32)[at % 8]  # ONNX has no shifts of integers
+        place_value = xp.asarray(2 ** np.arange(8), np.int32)[at % 8]  # ONNX cannot shift integers
         return bits // place_value % 2
 
 
@@ -112,9 +112,9 @@ class Node(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OptimalGraph(Optimal):
-    """Any number of arms: a graph of states, whose nodes say which position to pull.
+    """Any number of arms: a graph of states, each with the position to pull.
 
-    An arm's position is its `kinds` entry, or with `exchangeable` arms its rank by kind and counts.
+    An arm's position is its entry in `kinds`, or its rank by kind and counts if arms are `exchangeable`.
     """
 
     name: ClassVar[str] = "optimal-graph"
@@ -137,7 +137,7 @@ class OptimalGraph(Optimal):
             "kinds": Spec((self.arms,), np.int32),
         }
 
-    def bounds(self) -> tuple[dict[str, float], dict[str, float]]:
+    def bounds(self) -> Bounds:
         kinds = self.arms if self.exchangeable else min(self.arms, self.positions)
         most = {"action": self.positions - 1, "child": self.nodes - 1, "kinds": kinds - 1}
         return dict.fromkeys(most, 0.0), {name: float(value) for name, value in most.items()}
@@ -150,7 +150,7 @@ class OptimalGraph(Optimal):
         return state.counts
 
     def after(self, counts: Counts) -> Node:
-        raise InputError(f"the state of {self.name} is a node of its graph, which counts do not tell")
+        raise InputError(f"the state of {self.name} is a node of its graph, which counts do not determine")
 
     def places(self, params: Params, counts: Counts) -> Array:
         """The arms' positions [K]."""
@@ -158,10 +158,8 @@ class OptimalGraph(Optimal):
             return params["kinds"]
         code = (counts.pulls * (counts.pulls + 1) / 2 + counts.sums).astype(np.int32)
         code = code + params["kinds"] * (self.horizon + 1) ** 2
-        arm = np.arange(self.arms)
-        before = (code[:, None] > code[None, :]) | (
-            (code[:, None] == code[None, :]) & (arm[:, None] > arm[None, :])
-        )
+        earlier = np.tri(self.arms, k=-1, dtype=bool)  # of two arms with the same code, the first is before
+        before = (code[:, None] > code[None, :]) | ((code[:, None] == code[None, :]) & earlier)
         return before.sum(1)
 
     def choice(self, params: Params, state: Node) -> Array:
@@ -169,9 +167,8 @@ class OptimalGraph(Optimal):
 
     def update(self, params: Params, state: Node, arm: Array, reward: Array) -> Node:
         position = self.places(params, state.counts)[arm]
-        good = namespace(reward).asarray(reward > 0.5, np.int32)
-        after = params["child"][state.number, position, good]
-        return Node(state.counts.add(arm, reward), after)
+        one = namespace(reward).asarray(reward > 0.5, np.int32)
+        return Node(state.counts.add(arm, reward), params["child"][state.number, position, one])
 
     def check_state(self, state: Node, rounds: int) -> None:
         super().check_state(state, rounds)
@@ -181,10 +178,7 @@ class OptimalGraph(Optimal):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OptimalGrid(Optimal):
-    """One of J known instances: the arm of the grid point nearest to the posterior, in each round.
-
-    The posterior is proportional to the weights times the likelihood of the counts.
-    """
+    """One of J known instances: the arm of the grid point nearest to the posterior, in each round."""
 
     name: ClassVar[str] = "optimal-grid"
     instances: int = 2
@@ -204,12 +198,10 @@ class OptimalGrid(Optimal):
             "ranks": Spec((self.resolution + 1, self.instances - 1), np.int32),
         }
 
-    def bounds(self) -> tuple[dict[str, float], dict[str, float]]:
+    def bounds(self) -> Bounds:
         lower, upper = super().bounds()
-        return lower | {"action": 0, "ranks": 0}, upper | {
-            "action": self.arms - 1,
-            "ranks": self.points - 1,
-        }
+        most = {"action": self.arms - 1, "ranks": self.points - 1}
+        return lower | dict.fromkeys(most, 0), upper | most
 
     def choice(self, params: Params, state: Counts) -> Array:
         zero, one = params["log_likelihood"]

@@ -1,11 +1,12 @@
-"""Policies of the user's own: classes that no list knows, found only where the user says that they are.
+"""Policies of the user's own: classes outside the library.
 
-A policy file names the class that it is of. It never makes the program import anything: the class, or the
-Python file that has it, comes from whoever loads the file.
+A policy file names its class, but never makes the program import anything: the user who loads the file
+provides the class, or the Python file that defines it.
 """
 
 import functools
 import importlib.util
+import itertools
 import sys
 from collections.abc import Sequence
 from os import PathLike
@@ -17,45 +18,45 @@ from gradband.core.errors import InputError, shown, unknown
 from gradband.policies import POLICIES, TABLES, Policy
 
 Trust = type[Policy] | str | PathLike[str] | Sequence["type[Policy] | str | PathLike[str]"]
-"""a class of policies, a Python file with some, or several of these"""
+"""a class of policies, a Python file with such classes, or several of these"""
+LOADED = "gradband_own_"  # begins the names of modules that come from files
+_numbers = itertools.count()
 
 
 def describe_class(policy: Policy) -> dict[str, str]:
-    """What a policy file says of a class that is not the library's: `module:Class` and its file's name."""
+    """The entries of a policy file for a class that is not the library's: `module:Class` and its file."""
     kind = type(policy)
     if (POLICIES | TABLES).get(kind.name) is kind:
         return {}
     file = Path(getattr(sys.modules.get(kind.__module__), "__file__", None) or "")
-    module = file.stem if _loaded(kind.__module__) else kind.__module__
+    module = file.stem if kind.__module__.startswith(LOADED) else kind.__module__
     return {"class": f"{module}:{kind.__qualname__}", "file": file.name}
 
 
 def find_class(about: dict[str, Any], trust: Trust | None) -> type[Policy]:
-    """The class of a policy file: the library's, or one that the user trusts."""
-    name, given = about["policy"], about.get("class")
-    known = POLICIES | TABLES
+    """The class of a policy file: one of the library, or one that the user trusts."""
+    name, given, known = about["policy"], about.get("class"), POLICIES | TABLES
     if given is None and (trust is None or name in known):
         if not isinstance(name, str) or name not in known:
             raise unknown("policy", name, known)
         return known[name]
     if not isinstance(given, str) or ":" not in given:
-        raise InputError(f"a policy file's class should be like module:Class, not {shown(given)}")
+        raise InputError(f"a policy file's class must be like module:Class, not {shown(given)}")
     wanted = given.partition(":")[2]
     if trust is None:
-        file = about.get("file") or "its file"
         raise InputError(
-            f"this policy is of the class {shown(given)}, which is not gradband's: if you trust its code, "
-            f"say so with --trust {file}, or trust={wanted} in Python"
+            f"this policy has the class {shown(given)}, which is not gradband's: if you trust its code, "
+            f"use --trust {about.get('file') or 'its file'}, or trust={wanted} in Python"
         )
     for entry in [trust] if isinstance(trust, type | str | PathLike) else trust:
         found = entry if isinstance(entry, type) else getattr(load_module(entry), wanted, None)
         if isinstance(found, type) and issubclass(found, Policy) and found.__qualname__ == wanted:
             return found
-    raise InputError(f"this policy is of the class {shown(given)}, which is not among those that you trust")
+    raise InputError(f"this policy has the class {shown(given)}, which is not among those that you trust")
 
 
 def load_module(path: str | PathLike[str]) -> ModuleType:
-    """The module in a Python file that the user has named. It is run once."""
+    """The module in a Python file that the user named. It runs once."""
     file = Path(path)
     if file.suffix != ".py" or not file.is_file():
         raise InputError(f"{file} is not a Python file")
@@ -64,11 +65,8 @@ def load_module(path: str | PathLike[str]) -> ModuleType:
 
 @functools.cache
 def _module(file: Path) -> ModuleType:
-    name = f"gradband_own_{len(_NAMES)}_{file.stem}"
-    _NAMES.add(name)
-    spec = importlib.util.spec_from_file_location(name, file)
-    assert spec is not None
-    assert spec.loader is not None
+    name = f"{LOADED}{next(_numbers)}_{file.stem}"
+    spec: Any = importlib.util.spec_from_file_location(name, file)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # where dataclasses look for it
     try:
@@ -79,16 +77,8 @@ def _module(file: Path) -> ModuleType:
     return module
 
 
-_NAMES: set[str] = set()
-
-
-def _loaded(module: str) -> bool:
-    """Whether a module came from a file that was named."""
-    return module in _NAMES
-
-
 def load_class(text: str) -> type[Policy]:
-    """The class that `file.py:Class` stands for."""
+    """The class that `file.py:Class` names."""
     path, _, name = text.rpartition(":")
     found = getattr(load_module(path), name, None)
     if not isinstance(found, type) or not issubclass(found, Policy):

@@ -16,7 +16,7 @@ KINDS = {"f": "floating-point", "i": "signed whole", "u": "unsigned whole"}
 
 @dataclasses.dataclass(frozen=True)
 class Learned:
-    """A learned policy, how it was learned, and why it stopped early if it did."""
+    """A learned policy, how it was learned, and why learning stopped early, if it did."""
 
     policy: Policy
     params: Params
@@ -24,7 +24,7 @@ class Learned:
     """by iteration [L]: `horizon`, gradient `norm`, `regret` and `regret_se`; `params` is [L, P], and
     [L, 0] for networks"""
     about: dict[str, Any]
-    """problem, settings, seed, versions; `choice` and `evaluation` if there was one"""
+    """problem, settings, seed, versions; `choice` and `evaluation` if there are any"""
     stopped: str = ""
 
     def __repr__(self) -> str:
@@ -38,7 +38,7 @@ class Learned:
 
     @property
     def arrays(self) -> dict[str, Any]:
-        """The parameters by their names; nested ones by their paths, as a file has them."""
+        """The parameters by name, or by path if nested, as in a file."""
         from gradband.core.pytrees import by_path
 
         return by_path(self.params)
@@ -64,7 +64,7 @@ def load(path: str | Path, trust: Trust | None = None) -> Learned:
 
     Args:
         path: The file.
-        trust: If the policy is of a class of your own: the class, or the Python file that has it.
+        trust: For a class of your own: the class, or the Python file that defines it.
     """
     policy, given, history, about = read(path, trust)
     try:
@@ -77,7 +77,7 @@ def load(path: str | Path, trust: Trust | None = None) -> Learned:
 def read(
     path: str | Path, trust: Trust | None = None
 ) -> tuple[Policy, dict[str, np.ndarray], dict[str, np.ndarray], dict[str, Any]]:
-    """The bound policy in a file, its parameters, its history, and what else is known about it."""
+    """The bound policy in a file, its parameters, its history, and its other entries."""
     arrays, about = tensor_file.load(path, "policy")
     try:
         kind = find_class(about, trust)
@@ -91,7 +91,7 @@ def read(
             wanted = kinds.get(entry, array.dtype.kind if entry.startswith("params.") else "f")
             if array.dtype.kind != wanted or wanted not in KINDS:
                 raise InputError(f"{entry} must hold {KINDS.get(wanted, 'other')} numbers")
-        about["stopped"]  # must be there
+        about["stopped"]  # is required
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -100,7 +100,7 @@ def read(
 
 
 def _settings(kind: type[Policy], given: dict[str, Any]) -> dict[str, Any]:
-    """Settings of a file, if they are of the types that the policy's defaults have."""
+    """A file's settings, or an error if their types differ from those of the defaults."""
     found = dict(given)
     for field in dataclasses.fields(kind):
         if field.name not in given:
@@ -112,5 +112,5 @@ def _settings(kind: type[Policy], given: dict[str, Any]) -> dict[str, Any]:
             isinstance(value, bool) != (wanted is bool)
             or not (isinstance(value, wanted) or (wanted is float and isinstance(value, int)))
         ):
-            raise InputError(f"{field.name} of {kind.name} can't be {shown(value)}")
+            raise InputError(f"{field.name} of {kind.name} cannot be {shown(value)}")
     return found

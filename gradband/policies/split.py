@@ -1,4 +1,4 @@
-"""The usual test: an equal split, and then the winner."""
+"""The usual test: an equal split, then the winner."""
 
 import dataclasses
 from typing import Any, ClassVar
@@ -12,7 +12,7 @@ from gradband.policies.base import Counts, Index, Params
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Split(Index):
-    """All arms alike for a `share` of the pulls, and then the arm that was best until there."""
+    """All arms equally for a `share` of the pulls, then the arm that was best so far."""
 
     name: ClassVar[str] = "split"
     flexible: ClassVar[bool] = False
@@ -23,7 +23,7 @@ class Split(Index):
         number("share of split", self.share, 0, 1)
 
     def splitting(self, counts: Counts) -> Array:
-        # Compared in float32 everywhere: .1 of 10 000 rounds is 1000 of them.
+        # Compared in float32 in NumPy and JAX alike: .1 of 10 000 rounds is 1000 of them.
         return counts.rounds < np.float32(self.share * self.horizon)
 
     def index(self, params: Params, state: Counts) -> Array:
@@ -37,4 +37,4 @@ class Split(Index):
         return state.add_many(pulls, sums).where(self.splitting(state), state)
 
     def after(self, counts: Counts) -> Any:
-        raise InputError("the state of split is what was seen while it split, which counts do not tell")
+        raise InputError("the state of split is the counts of its split, which all counts do not determine")

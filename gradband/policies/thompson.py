@@ -9,7 +9,7 @@ from gradband.core.arrays import Array, namespace
 from gradband.policies.base import Believing, Counts, Params
 from gradband.policies.best_arm import best_probabilities
 
-MOST_SAMPLES = 64  # of a posterior, for a batch; more pulls share them
+MOST_SAMPLES = 64  # of a posterior per batch; more pulls share them
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,7 @@ class ThompsonSampling(Believing):
         return prng.beta(key, self.a + state.sums, self.b + zeros).argmax()
 
     def probabilities(self, params: Params, state: Counts) -> Array:
-        """Each arm's posterior chance of being best, by quadrature in NumPy; JAX has samples only."""
+        """Each arm's posterior probability of being best, by quadrature in NumPy; JAX only samples."""
         if namespace(state.pulls) is not np:
             return super().probabilities(params, state)
         return best_probabilities(*self.posterior(state))
@@ -48,8 +48,8 @@ class ThompsonSampling(Believing):
 def share_out(sampled: Array, batch: int) -> Array:
     """Pulls of each arm [K] in a batch, where each sample of the means [draws, K] pulls its best arm.
 
-    Samples pull as often as each other, or once more. Of arms that are equally good, as tiny means may be
-    in float32, the first is pulled.
+    All samples pull equally often, or once more. Of equal arms, as tiny means may be in float32, the first
+    is pulled.
     """
     draws, arms = sampled.shape
     pulls = batch // draws + (np.arange(draws) < batch % draws)

@@ -1,4 +1,4 @@
-"""Uniformly random arms: the least that any policy should beat."""
+"""Uniformly random arms, which any policy should beat."""
 
 import dataclasses
 import math
@@ -10,7 +10,7 @@ from gradband.policies.base import Counting, Counts, Params
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Uniform(Counting):
-    """p_i = 1/K in every round: an equal split, which ends on the arm with the greatest μ̂_i."""
+    """p_i = 1/K in every round: an equal split, which recommends the arm with the greatest μ̂_i."""
 
     name: ClassVar[str] = "uniform"
 

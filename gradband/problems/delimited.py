@@ -1,6 +1,6 @@
-"""CSV files as people have them: other separators, other encodings, compressed, numbers with separators.
+"""CSV files as they occur: various separators and encodings, compressed, with thousands separators.
 
-What can only mean one thing is read. Files are read with distrust: nothing is unpacked beyond a limit.
+Only what is unambiguous is converted. Files are not trusted: nothing is unpacked beyond a limit.
 """
 
 import csv
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     import polars
 
 SIZE_LIMIT = 4 << 30  # bytes of a file that is read as it is
-TEXT_LIMIT = 1 << 30  # bytes of one that must be unpacked or converted
-SNIFFED = 1 << 16  # bytes in which the header must end
+TEXT_LIMIT = 1 << 30  # bytes of a file that must be unpacked or converted
+SNIFFED = 1 << 16  # bytes that must contain the header
 GZIP = b"\x1f\x8b"
 COMPRESSED = (b"\x78\x01", b"\x78\x9c", b"\x78\xda", b"\x28\xb5\x2f\xfd")  # zlib, zstd: Polars would unpack
-SEPARATORS = {",": ",", ";": ";", "\t": "tab", "|": "|"}
-GROUPED = r"^[1-9]\d{0,2}(?:([,' \x{a0}\x{202f}])\d{3})(?:[,' \x{a0}\x{202f}]\d{3})*$"
+SEPARATORS = ",;\t|"
 BETWEEN = r"[,' \x{a0}\x{202f}]"  # thousands
+GROUPED = rf"^[1-9]\d{{0,2}}(?:{BETWEEN}\d{{3}})+$"
 
 
 def read(path: Path, wanted: tuple[str, ...]) -> "polars.DataFrame":
@@ -31,24 +31,25 @@ def read(path: Path, wanted: tuple[str, ...]) -> "polars.DataFrame":
     begin = files.read(path, SIZE_LIMIT, only=SNIFFED)
     if begin.startswith(COMPRESSED):
         raise InputError(f"{path} has an unsupported compression: unpack it, or use gzip")
-    content: bytes | None = None  # if it can't be read as it is
+    source: Path | bytes = path  # or its contents, if they must be unpacked or converted
     if begin.startswith(GZIP):
-        content = unpacked(path)
-    if encoding := wide(begin if content is None else content[:SNIFFED]):
-        content = converted(files.read(path, TEXT_LIMIT) if content is None else content, encoding, path)
-    header = (begin if content is None else content[:SNIFFED]).decode("utf-8", errors="replace")
-    how: dict[str, Any] = {"infer_schema": False, "glob": False, "separator": separator_of(header, wanted)}
+        source = unpacked(path)
+        begin = source[:SNIFFED]
+    if encoding := wide(begin):
+        source = converted(source, encoding, path)
+        begin = source[:SNIFFED]
+    separator = separator_of(begin.decode("utf-8", errors="replace"), wanted)
+    how: dict[str, Any] = {"infer_schema": False, "glob": False, "separator": separator}
     try:
-        return with_plain_names(polars.read_csv(path if content is None else content, **how))
+        return with_plain_names(polars.read_csv(source, **how))
     except polars.exceptions.ComputeError as error:
         if "utf-8" not in str(error).lower():
             raise
-    content = converted(files.read(path, TEXT_LIMIT) if content is None else content, "cp1252", path)
-    return with_plain_names(polars.read_csv(content, **how))
+    return with_plain_names(polars.read_csv(converted(source, "cp1252", path), **how))
 
 
 def unpacked(path: Path) -> bytes:
-    """What a gzip file holds, if it is not too much."""
+    """The contents of a gzip file, unless they are too large."""
     content = files.read(path, TEXT_LIMIT)
     found, size = [], 0
     while content.startswith(GZIP):
@@ -59,9 +60,7 @@ def unpacked(path: Path) -> bytes:
             raise InputError(f"{path} is not a readable gzip file: {error}") from None
         size += len(piece)
         if size > TEXT_LIMIT:
-            raise InputError(
-                f"{path} unpacks to more than {TEXT_LIMIT >> 20} MiB: unpack it yourself first"
-            )
+            raise InputError(f"{path} unpacks to more than {TEXT_LIMIT >> 20} MiB: unpack it first")
         if not member.eof:
             raise InputError(f"{path} is not a readable gzip file: it ends too early")
         found.append(piece)
@@ -70,7 +69,7 @@ def unpacked(path: Path) -> bytes:
 
 
 def wide(begin: bytes) -> str:
-    """UTF-16 if the bytes are, by their mark or since every other one of the first is zero."""
+    """The kind of UTF-16 that the bytes are, by their mark or because every other byte is zero, or ""."""
     if begin.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "utf-16"
     odd, even = begin[1:64:2], begin[0:64:2]
@@ -79,8 +78,9 @@ def wide(begin: bytes) -> str:
     return "utf-16-be" if len(odd) > 4 and not any(even) and all(odd) else ""
 
 
-def converted(content: bytes, encoding: str, path: Path) -> bytes:
-    """The text in UTF-8; what Windows' Latin-1 leaves open is taken from Latin-1 itself."""
+def converted(source: Path | bytes, encoding: str, path: Path) -> bytes:
+    """The text in UTF-8; bytes that Windows' cp1252 does not define are read as Latin-1."""
+    content = files.read(source, TEXT_LIMIT) if isinstance(source, Path) else source
     if len(content) > TEXT_LIMIT:
         raise InputError(f"{path} is too large to be converted to UTF-8: convert it first")
     try:
@@ -92,7 +92,7 @@ def converted(content: bytes, encoding: str, path: Path) -> bytes:
 
 
 def separator_of(begin: str, wanted: tuple[str, ...]) -> str:
-    """What separates the columns: what most of the wanted ones are found with, or most columns at all."""
+    """The separator that finds most of the wanted columns, or else most columns."""
     header = begin.removeprefix("\ufeff").lstrip("\r\n").splitlines()[:1]
     names = {
         separator: [name.strip() for name in next(csv.reader(header, delimiter=separator), [])]
@@ -102,7 +102,7 @@ def separator_of(begin: str, wanted: tuple[str, ...]) -> str:
 
 
 def with_plain_names(frame: "polars.DataFrame") -> "polars.DataFrame":
-    """Columns without spaces around their names, where that leaves all of them different."""
+    """Columns without spaces around their names, if these stay distinct."""
     plain = [name.strip("\ufeff \t\r\n\x00") for name in frame.columns]
     if len({*plain}) < len(plain):
         return frame
@@ -110,10 +110,7 @@ def with_plain_names(frame: "polars.DataFrame") -> "polars.DataFrame":
 
 
 def whole_text(column: "polars.Series") -> "polars.Series":
-    """Text without the separators of thousands, where they can be nothing else: 12,345 or 1 234 567."""
-    import polars
+    """Text without thousands separators, where they can be nothing else: 12,345 or 1 234 567."""
 
-    alike = column.str.contains(GROUPED)
-    return polars.select(
-        polars.when(alike).then(column.str.replace_all(BETWEEN, "")).otherwise(column).alias(column.name)
-    ).to_series()
+    plain = column.str.replace_all(BETWEEN, "")
+    return plain.zip_with(column.str.contains(GROUPED).fill_null(False), column).alias(column.name)

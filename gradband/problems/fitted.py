@@ -1,4 +1,4 @@
-"""A problem from past experiments: the fitted prior, the usual number of arms and pulls, and warnings."""
+"""A problem from past experiments: a fitted prior, the usual numbers of arms and pulls, and warnings."""
 
 import dataclasses
 from collections.abc import Callable
@@ -21,7 +21,7 @@ EXPERIMENTS_FILE = "experiments.safetensors"
 
 @dataclasses.dataclass(frozen=True)
 class Design:
-    """The tests to come: what is None is as in past experiments."""
+    """The design of future tests; None means as in past experiments."""
 
     arms: int | None = None
     horizon: int | None = None
@@ -35,14 +35,12 @@ class Design:
             whole("horizon", self.horizon)
 
     def like(self, found: Experiments) -> "Design":
-        """With the number of arms and pulls that experiments usually had, in whole rounds."""
+        """This design with the usual number of arms and pulls of experiments, in whole batches."""
         arms = usual_arms(found, self.arms)
         horizon = self.horizon or usual_horizon(found, arms, self.pulls_per_round)
         if horizon % self.pulls_per_round:
-            raise InputError(
-                f"a test of {horizon} pulls is not made of whole batches of {self.pulls_per_round}: "
-                "set --horizon"
-            )
+            batches = f"batches of {self.pulls_per_round}"
+            raise InputError(f"{horizon} pulls cannot be divided into {batches}: set --horizon")
         return dataclasses.replace(self, arms=arms, horizon=horizon)
 
     def as_dict(self) -> dict[str, Any]:
@@ -51,7 +49,7 @@ class Design:
 
 @dataclasses.dataclass(frozen=True)
 class FittedProblem:
-    """Priors fitted to past experiments, and the test that the chosen one is for."""
+    """Priors fitted to past experiments, and the design of future tests."""
 
     experiments: Experiments
     held_out: Experiments
@@ -60,10 +58,10 @@ class FittedProblem:
     """the best first"""
     chosen: Fit
     notes: tuple[str, ...]
-    """what was noticed in the data, and what can't be expected of so few"""
+    """remarks on the data, and warnings if there is little of it"""
 
     def as_dict(self) -> dict[str, Any]:
-        """What `gradband fit` writes of it."""
+        """The output of `gradband fit --json`."""
         return {
             "experiments": len(self.experiments) + len(self.held_out),
             "held_out": len(self.held_out),
@@ -74,21 +72,20 @@ class FittedProblem:
         }
 
     def save(self, folder: Path, name: str) -> dict[str, str]:
-        """Writes the problem, and the experiments that `gradband learn` measures gains on."""
+        """Writes the problem, and the experiments on which `gradband learn` measures gains."""
         paths = {"problem": folder / "fitted.toml", "experiments": folder / EXPERIMENTS_FILE}
         past.save(paths["experiments"], {"fitted": self.experiments, "held-out": self.held_out})
-        test = self.test
+        test, others = (
+            self.test,
+            [entry.prior.describe() for entry in self.fits if entry is not self.chosen],
+        )
         written = {
             "name": name,
             "horizon": test.horizon,
             **({"pulls_per_round": test.pulls_per_round} if test.pulls_per_round > 1 else {}),
             **({"afterwards": test.afterwards} if test.afterwards else {}),
             "prior": self.chosen.prior.describe(),
-            "fit": {
-                "chosen": self.chosen.name,
-                "file": EXPERIMENTS_FILE,
-                "others": [entry.prior.describe() for entry in self.fits if entry is not self.chosen],
-            },
+            "fit": {"chosen": self.chosen.name, "file": EXPERIMENTS_FILE, "others": others},
         }
         files.write_text(paths["problem"], files.toml(written) + "\n")
         return {what: str(path) for what, path in paths.items()}
@@ -102,7 +99,7 @@ def fit_problem(
     notes: tuple[str, ...] = (),
     progress: Callable[[float, str], None] = lambda share, name: None,
 ) -> FittedProblem:
-    """Fits all priors for a test, and chooses the one of this name, or the best on experiments held out."""
+    """Fits all priors, and chooses the one of this name, or the best on experiments held out."""
     assert test.arms is not None
     found = fitting.fit(fitted, held_out, test.arms, progress=progress)
     chosen = next((entry for entry in found if entry.name == (prior or found[0].name)), None)
@@ -114,7 +111,7 @@ def fit_problem(
 
 
 def check_prior(name: str, arms_matter: bool) -> None:
-    """Refuses names of priors that are not fitted."""
+    """Raises an error for names of priors that are not fitted."""
     if name and arms_matter:
         raise InputError("--prior does not apply where arms matter: each has a prior of its own")
     if name and name not in PRIORS:
@@ -122,10 +119,10 @@ def check_prior(name: str, arms_matter: bool) -> None:
 
 
 def usual_arms(found: Experiments, given: int | None) -> int:
-    """The number of arms of a test: as given, or as most experiments had."""
+    """The number of arms of a test: as given, or the most common among experiments."""
     if found.labels:
         if given not in (None, len(found.labels)):
-            raise InputError(f"where arms matter there are {len(found.labels)} of them, not {given}")
+            raise InputError(f"with --arms-matter there are {len(found.labels)} arms, not {given}")
         return len(found.labels)
     return int(np.bincount(found.sizes).argmax()) if given is None else number_of_arms(given, 2)
 
@@ -138,16 +135,16 @@ def usual_horizon(found: Experiments, arms: int, pulls_per_round: int) -> int:
 
 
 def warnings(experiments: int, held_out: int) -> list[str]:
-    """What can't be expected of few experiments."""
+    """Warnings if there are few experiments."""
     found = []
     if experiments < fitting.FEW:
         found.append(
-            f"Warning: {experiments} experiments say little about the next one: only simple priors were "
-            f"fitted, and roughly. It takes at least {fitting.FEW} to do better."
+            f"Warning: {experiments} experiments say little about the next one. Only simple priors were "
+            f"fitted, and only roughly; at least {fitting.FEW} experiments are needed for more."
         )
     if held_out < FEWEST:
         found.append(
-            f"Warning: with {held_out} held out, it is hardly known which prior is better, nor will it be "
-            f"what a policy gains: that takes at least {FEWEST}."
+            f"Warning: with {held_out} held out, it is unclear which prior is better and how much a policy "
+            f"gains: that takes at least {FEWEST}."
         )
     return found

@@ -1,7 +1,7 @@
 """Priors fitted to past experiments by maximum likelihood, compared on experiments that were held out.
 
 The likelihood of an arm with s successes in n pulls, its mean from Beta(a, b), is B(a + s, b + n − s) /
-B(a, b), up to what all priors share. Arms of an experiment are exchangeable: their order tells nothing.
+B(a, b), up to a factor that all priors share. Arms of an experiment are exchangeable.
 """
 
 import dataclasses
@@ -23,8 +23,9 @@ from gradband.solvers.levels import components_of, normal_nodes, strength_at
 NODES = 24  # of the quadrature over an experiment's level
 STRENGTHS = 9  # of the quadrature over how far its arms vary
 KINDS = 3  # of a mixture
-MOST = 16.0  # of a logarithm: a + b up to nine million, beyond which its likelihood is all rounding
-FEW = 20  # experiments, with fewer of which only simple priors can be fitted
+MOST = 16.0  # of a logarithm: a + b up to nine million; likelihoods beyond that are rounding errors
+FEW = 20  # experiments: with fewer, only simple priors are fitted
+Functions = dict[str, Callable[[np.ndarray], np.ndarray]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Fit:
 
     @property
     def score(self) -> Mean:
-        """The mean log-likelihood of a held-out experiment; a single one leaves its error infinite."""
+        """The mean log-likelihood of a held-out experiment; its error is infinite if there is only one."""
         return mean_of(self.held_out)
 
     def as_dict(self, best: "Fit") -> dict[str, Any]:
@@ -54,7 +55,7 @@ class Fit:
 
 
 def mean_of(values: np.ndarray) -> Mean:
-    """A mean with its standard error, which of a single value is infinite."""
+    """A mean with its standard error, which is infinite for a single value."""
     return Mean.of(values) if values.size > 1 else Mean(float(values.mean()), math.inf)
 
 
@@ -64,9 +65,9 @@ def fit(
     arms: int,
     progress: Callable[[float, str], None] = lambda share, name: None,
 ) -> list[Fit]:
-    """All priors for K = `arms`, the best first: by the likelihood of the experiments held out.
+    """All priors for K = `arms`, ordered by the likelihood of the experiments held out, the best first.
 
-    From fewer than `FEW` experiments there are only the simplest two.
+    With fewer than `FEW` experiments, only the simplest two.
     """
     if experiments.labels:
         return [by_arm(experiments, held_out)]
@@ -91,51 +92,59 @@ def pooled(experiments: Experiments, held_out: Experiments, arms: int) -> Fit:
     """All arms of all experiments from one beta distribution."""
 
     def likelihood(x: np.ndarray, found: Experiments) -> np.ndarray:
-        a, b = shapes(x[0], x[1])
-        return per_experiment(
-            log_beta_binomial(found.successes, found.pulls - found.successes, a, b), found
-        )
+        each = log_beta_binomial(found.successes, found.pulls - found.successes, *shapes(x[0], x[1]))
+        return per_experiment(each, found)
 
     mean, between, within = moments(experiments)
     start = np.array([logit(mean), log_strength(mean, math.hypot(between, within))])
     x, covariance = maximise(likelihood, start, experiments)
+    functions: Functions = {"mean": lambda x: expit(x[0]), "sd": lambda x: beta_sd(x[0], x[1])}
     a, b = (float(shape) for shape in shapes(x[0], x[1]))
-    numbers = delta_method(
-        {"mean": lambda x: expit(x[0]), "sd": lambda x: beta_sd(x[0], x[1])}, x, covariance
+    return Fit(
+        "pooled", priors.Beta(arms, a, b), likelihood(x, held_out), delta_method(functions, x, covariance)
     )
-    return Fit("pooled", priors.Beta(arms, a, b), likelihood(x, held_out), numbers)
 
 
 def hierarchical(experiments: Experiments, held_out: Experiments, arms: int) -> Fit:
-    """A level for each experiment, around which its arms vary, in all experiments alike."""
-    x, covariance = _fit_levels(experiments)
-    prior = priors.Hierarchical(arms, *_shapes_and_strength(x))
-    return Fit("hierarchical", prior, level_likelihood(x, held_out)[0], _spreads(x, covariance))
+    """A level for each experiment, around which arms vary equally in all experiments."""
+    return _fit_levels("hierarchical", experiments, held_out, arms)
 
 
 def varying(experiments: Experiments, held_out: Experiments, arms: int) -> Fit:
-    """A level for each experiment, around which its arms vary, in some experiments more than in others."""
-    x, covariance = _fit_levels(experiments, math.log(0.8), 0.0)
-    prior = priors.Hierarchical(arms, *_shapes_and_strength(x), spread=math.exp(x[3]), slope=float(x[4]))
-    numbers = _spreads(x, covariance) | delta_method(
-        {"spread of log κ": lambda x: np.exp(x[3]), "slope": lambda x: x[4]}, x, covariance
-    )
-    return Fit("varying", prior, level_likelihood(x, held_out)[0], numbers)
+    """A level for each experiment, around which arms vary more in some experiments than in others."""
+    more: Functions = {"spread of log κ": lambda x: np.exp(x[3]), "slope": lambda x: x[4]}
+    return _fit_levels("varying", experiments, held_out, arms, (math.log(0.8), 0.0), more)
 
 
-def _fit_levels(experiments: Experiments, *more: float) -> tuple[np.ndarray, np.ndarray]:
-    """Where `level_likelihood` is greatest, and the covariance of that estimate."""
+def _fit_levels(
+    name: str,
+    experiments: Experiments,
+    held_out: Experiments,
+    arms: int,
+    start: tuple[float, ...] = (),
+    more: Functions | None = None,
+) -> Fit:
+    """The hierarchical prior that maximises `level_likelihood`; a κ that varies has `start` and `more`."""
     mean, between, within = moments(experiments)
-    x = np.array([logit(mean), log_strength(mean, between), log_strength(mean, within), *more])
+    x = np.array([logit(mean), log_strength(mean, between), log_strength(mean, within), *start])
     for _ in range(2):  # first around where levels seem to be, then around where they are
         where = _whereabouts(x, experiments)
         x, covariance = maximise(partial(level_likelihood, where=where), x, experiments, sloped=True)
-    return x, covariance
+    functions: Functions = {
+        "level mean": lambda x: expit(x[0]),
+        "sd between experiments": lambda x: beta_sd(x[0], x[1]),
+        "sd within an experiment": _within,
+    }
+    numbers = delta_method(functions | (more or {}), x, covariance)
+    prior = priors.Hierarchical(arms, *_settings(x))
+    return Fit(name, prior, level_likelihood(x, held_out)[0], numbers)
 
 
-def _shapes_and_strength(x: np.ndarray) -> tuple[float, float, float]:
+def _settings(x: np.ndarray) -> tuple[float, float, float, float, float]:
+    """a, b, strength, spread and slope of the hierarchical prior with the parameters x."""
     a, b = shapes(x[0], x[1])
-    return float(a), float(b), math.exp(x[2])
+    varying = (math.exp(x[3]), float(x[4])) if len(x) > 3 else (0.0, 0.0)
+    return float(a), float(b), math.exp(x[2]), *varying
 
 
 def level_likelihood(
@@ -143,32 +152,28 @@ def level_likelihood(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Log-likelihoods [E] of experiments with levels, and their derivatives [E, P].
 
-    x = (logit m, log(a + b), log strength), and where κ varies the logarithm of its spread, and its slope.
+    x = (logit m, log(a + b), log strength), and if κ varies the logarithm of its spread, and its slope.
     The level ℓ is integrated out by Gauss–Hermite quadrature in logit ℓ, around `where` its posterior is,
-    and ε, what is random in κ, over its prior.
+    and ε, the randomness of κ, over its prior.
     """
     nodes, weights = np.polynomial.hermite.hermgauss(NODES)
-    spread, slope = (math.exp(x[3]), float(x[4])) if len(x) > 3 else (0.0, 0.0)
+    a, b, strength, spread, slope = _settings(x)
     noise, log_noise = normal_nodes(STRENGTHS if len(x) > 3 else 1)
     centre, scale = where or _whereabouts(x, found)
     t = centre[:, None] + math.sqrt(2) * scale[:, None] * nodes  # [E, Q]
-    mean, (a, b) = float(expit(x[0])), shapes(x[0], x[1])
-    log_level, log_rest = log_expit(t), log_expit(-t)
+    mean, log_level, log_rest = float(expit(x[0])), log_expit(t), log_expit(-t)
     log_prior = a * log_level + b * log_rest - gammaln(a) - gammaln(b) + gammaln(a + b)
     ratio = log_level - log_expit(x[0])
-    kappa = strength_at(ratio, math.exp(x[2]), spread, slope, noise)  # [E, Q, S]
+    kappa = strength_at(ratio, strength, spread, slope, noise)  # [E, Q, S]
     arms, by_kappa = _arms_likelihood(found, kappa, np.exp(log_level)[..., None])
     inside = (log_prior + np.log(weights) + nodes**2)[..., None] + log_noise + arms
     total = logsumexp(inside, axis=(1, 2))
     posterior = np.exp(inside - total[:, None, None])
     by_a = log_level - digamma(a) + digamma(a + b)
     by_b = log_rest - digamma(b) + digamma(a + b)
-    ups = a * (1 - mean) * (by_a - by_b)
-    by_x: list[np.ndarray] = [
-        ups[..., None] + slope * (1 - mean) * by_kappa,
-        (a * by_a + b * by_b)[..., None],
-    ]
-    by_x += [by_kappa, spread * noise * by_kappa, -ratio[..., None] * by_kappa][: len(x) - 2]
+    by_mean = (a * (1 - mean) * (by_a - by_b))[..., None] + slope * (1 - mean) * by_kappa
+    by_kappas = [by_kappa, spread * noise * by_kappa, -ratio[..., None] * by_kappa][: len(x) - 2]
+    by_x = [by_mean, (a * by_a + b * by_b)[..., None], *by_kappas]
     slopes = np.stack([(posterior * each).sum((1, 2)) for each in by_x], axis=1)
     return total + np.log(scale) + 0.5 * math.log(2), slopes
 
@@ -188,17 +193,8 @@ def _arms_likelihood(
     return value, slope
 
 
-def _spreads(x: np.ndarray, covariance: np.ndarray) -> dict[str, Mean]:
-    functions: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-        "level mean": lambda x: expit(x[0]),
-        "sd between experiments": lambda x: beta_sd(x[0], x[1]),
-        "sd within an experiment": _within,
-    }
-    return delta_method(functions, x, covariance)
-
-
 def _whereabouts(x: np.ndarray, found: Experiments) -> tuple[np.ndarray, np.ndarray]:
-    """Roughly the mean and the standard deviation [E] of logit ℓ, given an experiment's arms."""
+    """The approximate mean and standard deviation [E] of logit ℓ, given an experiment's arms."""
     mean, strength = expit(x[0]), np.exp(x[2])
     prior = beta_sd(x[0], x[1]) ** 2
     ups, downs = shapes(x[0], x[1])
@@ -218,8 +214,7 @@ def _within(x: np.ndarray) -> np.ndarray:
     if len(x) == 3:
         mean, of_level = expit(x[0]), np.exp(x[1])
         return np.sqrt(mean * (1 - mean) * of_level / (of_level + 1) / (np.exp(x[2]) + 1))
-    numbers = (*_shapes_and_strength(x), math.exp(x[3]), float(x[4]))
-    log_weights, ups, downs = components_of(*numbers, count=STRENGTHS)
+    log_weights, ups, downs = components_of(*_settings(x), count=STRENGTHS)
     variance = ups * downs / (ups + downs) ** 2 / (ups + downs + 1)
     return np.sqrt(np.average(variance, weights=np.exp(log_weights)))
 
@@ -237,14 +232,13 @@ def mixture(experiments: Experiments, held_out: Experiments, arms: int) -> Fit:
         each = log_beta_binomial(found.successes[:, None], (found.pulls - found.successes)[:, None], a, b)
         return logsumexp(log_weights + per_experiment(each, found), axis=1)
 
-    owner, count = experiments.owner, len(experiments)
-    totals = [np.bincount(owner, x, count) for x in (experiments.successes, experiments.pulls)]
-    rates = np.sort((totals[0] + 0.5) / (totals[1] + 1))
-    middles = [rates[int(count * (2 * c + 1) / (2 * KINDS))] for c in range(KINDS)]
-    within = moments(experiments)[2]
-    start = [0.0] * (KINDS - 1) + [logit(m) for m in middles]
-    start += [log_strength(m, within) for m in middles]
-    x, _ = maximise(likelihood, np.array(start), experiments)
+    counts = (experiments.successes, experiments.pulls)
+    successes, pulls = (np.bincount(experiments.owner, x) for x in counts)
+    rates = np.sort((successes + 0.5) / (pulls + 1))
+    middles = [rates[int(len(rates) * (2 * c + 1) / (2 * KINDS))] for c in range(KINDS)]
+    strengths = [log_strength(m, moments(experiments)[2]) for m in middles]
+    start = np.array([0.0] * (KINDS - 1) + [logit(m) for m in middles] + strengths)
+    x, _ = maximise(likelihood, start, experiments)
     log_weights, a, b = unpacked(x)
     weights = np.exp(log_weights)
     prior = priors.Mixture(arms, (weights / weights.sum()).tolist(), a.tolist(), b.tolist())
@@ -300,14 +294,12 @@ def per_experiment(values: np.ndarray, found: Experiments) -> np.ndarray:
 def moments(found: Experiments) -> tuple[float, float, float]:
     """The mean of arms' means, and their spread between and within experiments, from simple moments."""
     rate = (found.successes + 0.5) / (found.pulls + 1)
-    level = np.add.reduceat(rate, found.starts[:-1]) / found.sizes
-    mean = float(np.clip(level.mean(), 1e-6, 1 - 1e-6))
+    level = per_experiment(rate, found) / found.sizes
+    mean, variance = float(np.clip(level.mean(), 1e-6, 1 - 1e-6)), float(level.var())
     noise = float((rate * (1 - rate) / found.pulls).mean())
     inside = float(((rate - level[found.owner]) ** 2).sum() / max(1, (found.sizes - 1).sum()))
     within = math.sqrt(max(inside - noise, 0.01 * inside, 1e-12))
-    between = math.sqrt(
-        max(float(level.var()) - inside / float(found.sizes.mean()), 0.01 * float(level.var()), 1e-12)
-    )
+    between = math.sqrt(max(variance - inside / float(found.sizes.mean()), 0.01 * variance, 1e-12))
     return mean, between, within
 
 
@@ -317,9 +309,9 @@ def maximise(
     found: Experiments,
     sloped: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Where the likelihood is greatest, and the covariance of that estimate: the curvature's inverse.
+    """The maximum of the likelihood and its covariance, the inverse of the curvature.
 
-    One that is `sloped` returns derivatives [E, P] too.
+    A likelihood that is `sloped` also returns derivatives [E, P].
     """
 
     def loss(x: np.ndarray) -> Any:
@@ -344,9 +336,7 @@ def maximise(
     return x, np.linalg.pinv(curvature) / len(found)
 
 
-def delta_method(
-    functions: dict[str, Callable[[np.ndarray], np.ndarray]], x: np.ndarray, covariance: np.ndarray
-) -> dict[str, Mean]:
+def delta_method(functions: Functions, x: np.ndarray, covariance: np.ndarray) -> dict[str, Mean]:
     """Functions of the parameters with their standard errors."""
     found = {}
     for name, function in functions.items():

@@ -1,6 +1,7 @@
 """The paper's problems, by name."""
 
 from collections.abc import Callable
+from functools import partial
 
 from gradband.core.errors import InputError, number_of_arms, unknown
 from gradband.problems import priors, rewards
@@ -23,26 +24,11 @@ def distractors(arms: int = 3) -> Prior:
     return priors.Finite([[0.6, 0.9, 0.7, *rest], [0.2, 0.7, 0.9, *rest]])
 
 
-def uniform_2(arms: int = 2) -> Prior:
-    """Bernoulli arms with means from Beta(1, 1) (Section 5.4)."""
-    return priors.Beta(arms)
-
-
-def bernoulli_10(arms: int = 10) -> Prior:
-    """Bernoulli arms with means from Beta(1, 1) (Section 5.3)."""
-    return priors.Beta(arms)
-
-
-def beta_10(arms: int = 10) -> Prior:
-    """Means from Beta(1, 1), rewards Beta(4μ, 4(1 − μ)) (Section 5.3)."""
-    return priors.Beta(arms, rewards=rewards.Beta(4.0))
-
-
 NAMED: dict[str, tuple[Callable[..., Prior], int]] = {
     "two-point": (two_point, 200),
-    "uniform-2": (uniform_2, 200),
-    "bernoulli-10": (bernoulli_10, 1000),
-    "beta-10": (beta_10, 1000),
+    "uniform-2": (partial(priors.Beta, arms=2), 200),  # Section 5.4
+    "bernoulli-10": (partial(priors.Beta, arms=10), 1000),  # Section 5.3
+    "beta-10": (partial(priors.Beta, arms=10, rewards=rewards.Beta(4.0)), 1000),  # Section 5.3
     "distractors": (distractors, 200),
 }
 """The paper's problems by name: the function that makes the prior, and the horizon."""
@@ -57,5 +43,5 @@ def named(name: str, arms: int | None = None, horizon: int | None = None) -> Pro
     if name not in NAMED:
         raise unknown("problem", name, NAMED)
     make, usual = NAMED[name]
-    prior = make() if arms is None else make(number_of_arms(arms))
+    prior = make() if arms is None else make(arms=number_of_arms(arms))
     return Problem(prior, usual if horizon is None else horizon, name=name)

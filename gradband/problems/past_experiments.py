@@ -1,9 +1,8 @@
 """Past experiments: read from CSV or Parquet, checked row by row, split, and stored."""
 
 import dataclasses
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -15,15 +14,15 @@ from gradband.problems import delimited
 if TYPE_CHECKING:
     import polars
 
-SHOWN = 5  # rows that an error names
+SHOWN = 5  # rows that an error lists
 PARTS = ("fitted", "held-out")
 STORED = ("starts", "pulls", "successes")
-MOST = 1e15  # pulls of an arm: float64 counts them one by one
+MOST = 1e15  # pulls of an arm: whole numbers that float64 holds exactly
 
 
 @dataclasses.dataclass(frozen=True)
 class Columns:
-    """Names of columns: `pulls` and `successes` where rows are counts, `reward` where they are outcomes."""
+    """Names of columns: `pulls` and `successes` if rows are counts, `reward` if they are single pulls."""
 
     experiment: str = "experiment"
     arm: str = "arm"
@@ -46,9 +45,9 @@ class Experiments:
     pulls: np.ndarray
     successes: np.ndarray
     labels: tuple[str, ...] = ()
-    """of the arms, in their order, the same in every experiment, where the order of arms matters"""
+    """names of the arms, in the same order in every experiment, if it matters which arm is which"""
     notes: tuple[str, ...] = ()
-    """what was left out in reading them"""
+    """what was skipped in reading them"""
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -63,28 +62,26 @@ class Experiments:
         """The experiment of each arm [A]."""
         return np.repeat(np.arange(len(self)), self.sizes)
 
-    def only(self, chosen: np.ndarray) -> "Experiments":
-        """The experiments of these numbers, in this order."""
-        arms = [np.arange(self.starts[e], self.starts[e + 1]) for e in chosen]
-        flat = np.concatenate(arms) if arms else np.zeros(0, int)
-        starts = np.concatenate([[0], np.cumsum(self.sizes[chosen])])
-        return dataclasses.replace(
-            self, starts=starts, pulls=self.pulls[flat], successes=self.successes[flat]
-        )
+    def only(self, chosen: np.ndarray) -> Self:
+        """The experiments with these numbers, in this order."""
+        sizes = self.sizes[chosen]
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        moved = np.repeat(self.starts[chosen] - starts[:-1], sizes)
+        return self.with_arms(starts, moved + np.arange(starts[-1]))
 
-    def split(
-        self, held_out: float, seed: int = 0, last: bool = False
-    ) -> tuple["Experiments", "Experiments"]:
+    def with_arms(self, starts: np.ndarray, chosen: np.ndarray) -> Self:
+        """The chosen arms, in this order, with experiments beginning at `starts`."""
+        pulls, successes = self.pulls[chosen], self.successes[chosen]
+        return dataclasses.replace(self, starts=starts, pulls=pulls, successes=successes)
+
+    def split(self, held_out: float, seed: int = 0, last: bool = False) -> tuple[Self, Self]:
         """Those to fit on, and a share that is held out: at random, or the last ones."""
         number("held_out", held_out, 0, 0.9)
         count = round(len(self) * held_out)
         if not 1 <= count < len(self) - 1:
-            raise InputError(
-                f"cannot hold out {held_out:g} of {len(self)} experiments: at least one must "
-                "be held out, and two fitted"
-            )
-        order = np.random.default_rng(seed).permutation(len(self))
-        order = np.arange(len(self))[::-1] if last else order
+            what = f"cannot hold out {held_out:g} of {len(self)} experiments"
+            raise InputError(f"{what}: at least one must be held out, and two fitted")
+        order = np.arange(len(self))[::-1] if last else np.random.default_rng(seed).permutation(len(self))
         return self.only(np.sort(order[count:])), self.only(np.sort(order[:count]))
 
 
@@ -97,29 +94,27 @@ def read(
 ) -> Experiments:
     """Past experiments from a CSV or Parquet file, one row per arm or one row per pull.
 
-    Experiments keep the order of their first rows. Invalid rows give an error with their row numbers (the
+    Experiments keep the order of their first rows. Invalid rows raise an error with their row numbers (the
     first row below the header is 1), or are skipped with `drop`. Several rows of one experiment and arm are
     an error, or are added up with `add_up`. Experiments with a single arm say nothing about differences
     and are skipped.
     """
     frame = _frame(path, columns)
-    counts = _are_counts(path, frame, columns)
-    table = _Rows(frame, columns, counts, add_up)
+    table = _Rows(frame, columns, _are_counts(path, frame, columns), add_up)
     notes = []
     if table.faults:
-        words = "; ".join(table.described())
+        words = "; ".join(_rows(rows, what) for what, rows in table.faults.items())
         if not drop:
             raise InputError(
-                f"{path.name} has errors: {words}. Correct them, or skip these rows with --drop-bad"
+                f"{path.name} has errors: {words}. Fix them, or skip these rows with --drop-bad"
             )
         notes.append(f"left out: {words}")
     found, alone = _grouped(table, arms_matter)
     if alone:
         notes.append(f"left out: {alone} experiments with a single arm")
     if len(found) < 2:
-        raise InputError(
-            f"{path.name} has {len(found)} experiments with at least two arms: too few to learn from"
-        )
+        what = f"{len(found)} experiments with at least two arms"
+        raise InputError(f"{path.name} has {what}: too few to learn from")
     if not found.successes.any() or (found.successes == found.pulls).all():
         what = "failure" if found.successes.any() else "success"
         raise InputError(f"{path.name} has no {what} at all: there is nothing to learn from")
@@ -127,7 +122,7 @@ def read(
 
 
 def _are_counts(path: Path, frame: "polars.DataFrame", columns: Columns) -> bool:
-    """Whether rows are counts rather than outcomes; columns that are missing for either are named."""
+    """Whether rows are counts rather than single pulls; an error that names missing columns."""
     there = frame.columns
     asked = columns.reward != USUAL.reward
     counted = columns.pulls in there and columns.successes in there
@@ -137,12 +132,8 @@ def _are_counts(path: Path, frame: "polars.DataFrame", columns: Columns) -> bool
     missing = [repr(name) for name in needed if name not in there]
     if not missing:
         return counts
-    hint = ""
-    if counts:
-        hint = (
-            "; name your columns with --experiment, --arm, --pulls and --successes, or --reward for rows "
-        )
-        hint += "that are single pulls"
+    options = "--experiment, --arm, --pulls and --successes, or --reward for rows that are single pulls"
+    hint = f"; name your columns with {options}" if counts else ""
     several = "columns" if len(missing) > 1 else "column"
     shown = ", ".join(name[:40] for name in there[:20]) + (", …" if len(there) > 20 else "")
     raise InputError(f"{path.name} has no {several} {', '.join(missing)}: it has {shown}{hint}")
@@ -169,7 +160,7 @@ def _frame(path: Path, columns: Columns) -> "polars.DataFrame":
 
 
 class _Rows:
-    """Rows of a table as arrays, those with faults marked."""
+    """Rows of a table as arrays, and which of them are invalid."""
 
     def __init__(self, frame: "polars.DataFrame", columns: Columns, counts: bool, add_up: bool) -> None:
         self.good = np.ones(len(frame), bool)
@@ -179,20 +170,17 @@ class _Rows:
         if counts:
             self.pulls = self._numbers(frame, columns.pulls)
             self.successes = self._numbers(frame, columns.successes)
-            for name, values in ((columns.successes, self.successes), (columns.pulls, self.pulls)):
-                self._refuse_fractions(name, values)
-            self._mark(
-                f"negative {columns.pulls} or {columns.successes}", (self.pulls < 0) | (self.successes < 0)
-            )
+            self._refuse_fractions(columns.successes, self.successes)
+            self._refuse_fractions(columns.pulls, self.pulls)
+            negative = (self.pulls < 0) | (self.successes < 0)
+            self._mark(f"negative {columns.pulls} or {columns.successes}", negative)
             self._mark(f"more {columns.successes} than {columns.pulls}", self.successes > self.pulls)
             if add_up:
                 self.good &= self.pulls > 0  # a day on which nothing was shown
             else:
                 self._mark(f"no {columns.pulls}", self.pulls == 0)
-                self._mark(
-                    f"the {columns.experiment} and {columns.arm} of an earlier one, which --sum would add",
-                    self._repeated(),
-                )
+                both = f"{columns.experiment} and {columns.arm}"
+                self._mark(f"the {both} of an earlier row, which --sum would add up", self._repeated())
         else:
             self.successes = self._numbers(frame, columns.reward)
             self.pulls = np.ones(len(frame))
@@ -200,14 +188,14 @@ class _Rows:
             self._mark(f"{columns.reward} outside [0, 1]", outside)
 
     def _mark(self, what: str, bad: np.ndarray) -> None:
-        """Notes rows with a fault, unless they have another already."""
+        """Marks rows as invalid, unless they already are."""
         bad = bad & self.good
         if bad.any():
             self.faults[what] = np.flatnonzero(bad) + 1
             self.good &= ~bad
 
     def _refuse_fractions(self, name: str, values: np.ndarray) -> None:
-        """Rates or percentages instead of counts concern the whole file: skipping rows would not help."""
+        """Raises an error for rates or percentages: they concern the whole file, not single rows."""
         good = np.flatnonzero(self.good)
         rows = good[values[good] % 1 != 0] + 1
         if len(rows):
@@ -217,17 +205,14 @@ class _Rows:
             )
 
     def _names(self, frame: "polars.DataFrame", name: str) -> tuple[np.ndarray, "polars.Series"]:
-        """The place of each row's name among all names, and these in their order.
+        """The rank of each row's name among all names, and these in order.
 
         Names stay in Polars: in NumPy all would be as long as the longest.
         """
         import polars
 
-        column = _plain(frame[name], dates=True).cast(polars.String, strict=False)
-        self._mark(
-            f"no {name}", (column.is_null() | (column.str.strip_chars() == "")).fill_null(True).to_numpy()
-        )
-        column = column.fill_null("")
+        column = _plain(frame[name], dates=True).cast(polars.String, strict=False).fill_null("")
+        self._mark(f"no {name}", (column.str.strip_chars() == "").to_numpy())
         return column.rank("dense").to_numpy().astype(np.int64) - 1, column.unique().sort()
 
     def _numbers(self, frame: "polars.DataFrame", name: str) -> np.ndarray:
@@ -236,7 +221,7 @@ class _Rows:
         column = _plain(frame[name])
         if column.dtype == polars.String:
             column = delimited.whole_text(column.str.strip_chars())
-            self._mark(f"no {name}", (column.is_null() | (column == "")).fill_null(True).to_numpy())
+            self._mark(f"no {name}", (column.fill_null("") == "").to_numpy())
         else:
             self._mark(f"no {name}", column.is_null().to_numpy())
         values = column.cast(polars.Float64, strict=False).fill_null(np.nan).to_numpy()
@@ -244,16 +229,11 @@ class _Rows:
         return values
 
     def _repeated(self) -> np.ndarray:
-        """Rows whose experiment and arm an earlier row has."""
+        """Rows with the same experiment and arm as an earlier row."""
         pairs = self.experiment * len(self.labels) + self.arm
         repeated = np.ones(len(pairs), bool)
         repeated[np.unique(pairs, return_index=True)[1]] = False
         return repeated
-
-    def described(self) -> Iterator[str]:
-        """Each fault, with how many rows have it and which."""
-        for what, rows in self.faults.items():
-            yield _rows(rows, what)
 
 
 def _rows(rows: np.ndarray, what: str) -> str:
@@ -263,7 +243,7 @@ def _rows(rows: np.ndarray, what: str) -> str:
 
 
 def _plain(column: "polars.Series", dates: bool = False) -> "polars.Series":
-    """A column of text or numbers, or of dates as names; others are refused."""
+    """A column of text or numbers, or with `dates` of dates or times; an error for any other."""
     import polars
 
     kind = column.dtype
@@ -279,7 +259,7 @@ def _grouped(table: _Rows, arms_matter: bool) -> tuple[Experiments, int]:
     """Rows as experiments, and how many of them had a single arm."""
     keep = table.good
     names, first, owner = np.unique(table.experiment[keep], return_index=True, return_inverse=True)
-    owner = np.argsort(np.argsort(first))[owner]  # numbered as they appear first
+    owner = np.argsort(np.argsort(first))[owner]  # numbered in order of their first rows
     labels, arm = np.unique(table.arm[keep], return_inverse=True)
     cell = owner.astype(np.int64) * len(labels) + arm
     cells, place = np.unique(cell, return_inverse=True)
@@ -292,22 +272,19 @@ def _grouped(table: _Rows, arms_matter: bool) -> tuple[Experiments, int]:
             f"with --arms-matter every experiment must have the same arms: there are {len(labels)}, and "
             f"{int((sizes != len(labels)).sum())} experiments lack some"
         )
-    several = np.flatnonzero(sizes > 1)
-    kept = found.only(several)
     texts = tuple(table.labels.gather(labels).to_list()) if arms_matter else ()
+    kept = found.only(np.flatnonzero(sizes > 1))
     return dataclasses.replace(kept, labels=texts), int((sizes == 1).sum())
 
 
 def save(path: Path, parts: dict[str, Experiments]) -> None:
     """Stores experiments by the part they belong to."""
-    arrays: dict[str, np.ndarray] = {}
-    for part, found in parts.items():
-        arrays |= {f"{part}.{name}": getattr(found, name) for name in STORED}
+    arrays = {f"{part}.{name}": getattr(found, name) for part, found in parts.items() for name in STORED}
     tensor_file.save(path, "experiments", arrays, {"parts": list(parts)})
 
 
 def load(path: Path, part: str) -> Experiments:
-    """The experiments of a part that was stored."""
+    """The stored experiments of a part."""
     if part not in PARTS:
         raise unknown("part", part, PARTS)
     arrays, _ = tensor_file.load(path, "experiments")

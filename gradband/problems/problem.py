@@ -10,6 +10,7 @@ from gradband.core.errors import InputError, shown, unknown, whole
 from gradband.core.pytrees import pytree
 from gradband.problems import priors, rewards
 from gradband.problems.priors import Instance, Prior
+from gradband.problems.priors.base import set_fields
 
 NOISES = ("shared", "independent")
 
@@ -42,7 +43,7 @@ class Problem:
     afterwards: int = 0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "horizon", whole("horizon", self.horizon))
+        set_fields(self, horizon=whole("horizon", self.horizon))
         if not isinstance(self.prior, Prior):
             raise InputError(f"a problem's prior must be a Prior, not {shown(self.prior)}")
         if not isinstance(self.prior.rewards, rewards.Reward):
@@ -50,8 +51,8 @@ class Problem:
         if self.noise not in NOISES:
             raise unknown("noise", self.noise, NOISES)
         self.prior.check_horizon(self.horizon)
-        object.__setattr__(self, "pulls_per_round", whole("pulls_per_round", self.pulls_per_round))
-        object.__setattr__(self, "afterwards", whole("afterwards", self.afterwards, least=0))
+        set_fields(self, pulls_per_round=whole("pulls_per_round", self.pulls_per_round))
+        set_fields(self, afterwards=whole("afterwards", self.afterwards, least=0))
         if self.afterwards and not self.prior.knows_means:
             raise InputError("afterwards needs known means, and this prior has none")
         if self.horizon % self.pulls_per_round:
@@ -65,12 +66,12 @@ class Problem:
 
     @property
     def rounds(self) -> int:
-        """How often the policy decides."""
+        """The number of decisions."""
         return self.horizon // self.pulls_per_round
 
     @property
     def pulls(self) -> int:
-        """All pulls that count: those of the horizon, and those afterwards."""
+        """All pulls: those of the horizon, and those afterwards."""
         return self.horizon + self.afterwards
 
     @property
@@ -83,7 +84,7 @@ class Problem:
         return self.prior.unit
 
     def one_by_one(self, what: str) -> None:
-        """Raises an error if rewards come in batches, for what needs them one by one."""
+        """Raises an error if rewards come in batches, which `what` does not support."""
         if self.pulls_per_round > 1:
             raise InputError(f"{what} needs rewards one by one, not in batches of {self.pulls_per_round}")
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,9 @@ def load(source: str, arms: int | None = None, horizon: int | None = None) -> Pr
         if source not in NAMED:
             raise unknown("problem", source, [*NAMED, "FILE.toml"])
         return named(source, arms, horizon)
+    content = files.read(path, LARGEST_FILE)
     try:
-        given = tomllib.loads(files.read(path, LARGEST_FILE).decode("utf-8"))
-    except InputError:
-        raise
+        given = tomllib.loads(content.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not valid TOML: {error}") from None
     try:
@@ -40,7 +40,7 @@ def load(source: str, arms: int | None = None, horizon: int | None = None) -> Pr
 def fit_of(source: str) -> tuple[dict[str, Any], Path] | None:
     """The table `[fit]` that `gradband fit` wrote into a problem file, and the file's folder, or None.
 
-    With `--arms-matter` there are no other priors, and arms of an experiment cannot be exchanged.
+    None also with `--arms-matter`, where there are no other priors and arms are not exchangeable.
     """
     path = Path(source)
     if path.suffix != ".toml":
@@ -49,13 +49,13 @@ def fit_of(source: str) -> tuple[dict[str, Any], Path] | None:
     if fit is None or (isinstance(fit, dict) and fit.get("chosen") == "by arm"):
         return None
     if not isinstance(fit, dict) or not isinstance(fit.get("others"), list):
-        raise InputError(f"{path}: the table [fit] is not as gradband fit wrote it")
+        raise InputError(f"{path}: the table [fit] is not as gradband fit writes it")
     _beside(fit.get("file"), path.parent)
     return fit, path.parent
 
 
 def as_problem(given: object) -> Problem:
-    """A problem, or the one of this name or file; an error for anything else."""
+    """A problem, or the one with this name or in this file; an error for anything else."""
     if isinstance(given, str | Path):
         return load(str(given))
     if isinstance(given, Problem):
@@ -64,26 +64,23 @@ def as_problem(given: object) -> Problem:
 
 
 def parse(given: dict[str, Any], folder: Path | None = None, arms: int | None = None) -> Problem:
-    """A problem from the contents of a problem file; the files that it names must be in `folder`."""
+    """A problem from the contents of a problem file; files that it names must be in `folder`."""
     if not isinstance(given, dict):
         raise InputError(f"a problem must be a dictionary, not {shown(given)}")
     given = _with_new_keys(given)
     _keys("", given, required=("horizon", "prior"), optional=("name", "noise", "rewards", *OPTIONAL, "fit"))
-    prior = dict(_table("prior", given["prior"]))
-    kind = prior.pop("kind", None)
-    if kind == "resampled":
-        raise InputError(
-            "the prior kind 'resampled' is gone, since it made arms differ too much: run gradband fit again"
-        )
-    if not isinstance(kind, str) or kind not in KINDS:
-        raise unknown("prior.kind", kind, KINDS)
+    kind, prior = _kind("prior", given["prior"], KINDS)
     required, optional = KINDS[kind].keys()
     if arms is not None:
         if "arms" not in required:
             raise InputError(f"the number of arms of a {kind} prior is fixed by its entries")
         prior["arms"] = number_of_arms(arms)
     _keys("prior.", prior, required, optional)
-    paid = _reward(given["rewards"]) if "rewards" in given else None
+    paid: rewards.Reward | None = None
+    if "rewards" in given:
+        law, entries = _kind("rewards", given["rewards"], rewards.REWARDS)
+        _keys("rewards.", entries, optional=tuple(f.name for f in dataclasses.fields(rewards.REWARDS[law])))
+        paid = rewards.REWARDS[law](**entries)
     name = given.get("name", "")
     if not isinstance(name, str):
         raise InputError(f"name must be a string, not {shown(name)}")
@@ -97,7 +94,7 @@ def parse(given: dict[str, Any], folder: Path | None = None, arms: int | None = 
 
 
 def _with_new_keys(given: dict[str, Any]) -> dict[str, Any]:
-    """The entries of a problem file under the names that they have now."""
+    """The entries of a problem file under their current names."""
     for old, new in OLD_KEYS.items():
         if old in given and new in given:
             raise InputError(f"the key '{old}' is the old name of '{new}': keep one of them")
@@ -114,34 +111,29 @@ def _beside(file: Any, folder: Path | None) -> Path:
     except FileNotFoundError:
         pass
     except (OSError, ValueError, RuntimeError) as error:
-        raise InputError(f"prior.file can't be read, {shown(file)}: {error}") from None
+        raise InputError(f"can't read prior.file, {shown(file)}: {error}") from None
     if not path.is_relative_to(folder.resolve()):
         raise InputError(f"prior.file must be in the problem file's folder, but {file} is not")
     return path
 
 
-def _reward(given: Any) -> rewards.Reward:
-    entries = dict(_table("rewards", given))
-    kind = entries.pop("kind", None)
-    if not isinstance(kind, str) or kind not in rewards.REWARDS:
-        raise unknown("rewards.kind", kind, rewards.REWARDS)
-    law = rewards.REWARDS[kind]
-    _keys("rewards.", entries, optional=tuple(f.name for f in dataclasses.fields(law)))
-    return law(**entries)
-
-
-def _table(key: str, value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise InputError(f"{key} must be a table, [{key}], not {shown(value)}")
-    return value
+def _kind(key: str, given: Any, kinds: Iterable[str]) -> tuple[str, dict[str, Any]]:
+    """The kind that a table names, and its other entries."""
+    if not isinstance(given, dict):
+        raise InputError(f"{key} must be a table, [{key}], not {shown(given)}")
+    kind = given.get("kind")
+    if key == "prior" and kind == "resampled":
+        why = "since it made arms differ too much"
+        raise InputError(f"the prior kind 'resampled' was removed, {why}: run gradband fit again")
+    if not isinstance(kind, str) or kind not in kinds:
+        raise unknown(f"{key}.kind", kind, kinds)
+    return kind, {name: value for name, value in given.items() if name != "kind"}
 
 
 def _keys(
-    prefix: str,
-    given: dict[str, Any],
-    required: tuple[str, ...] = (),
-    optional: tuple[str, ...] = (),
+    prefix: str, given: dict[str, Any], required: tuple[str, ...] = (), optional: tuple[str, ...] = ()
 ) -> None:
+    """Raises an error for unknown and missing keys."""
     for key in given:
         if key not in required + optional:
             raise unknown("key", f"{prefix}{key}", [prefix + name for name in required + optional])

@@ -1,4 +1,4 @@
-"""Reads tables of realised rewards; nothing in a file is trusted."""
+"""Reads tables of realised rewards from untrusted files."""
 
 import zipfile
 from pathlib import Path
@@ -14,8 +14,8 @@ TABLE_LIMIT = 4 << 30  # bytes of a reward table that is read into memory
 def read_table(path: Path) -> np.ndarray:
     """Realised rewards [N, K, n] from an .npz file (array `rewards`) or a Parquet file.
 
-    A Parquet file has the columns `instance`, `arm` and `round`, whole numbers, and `reward`, and a row for
-    every combination.
+    A Parquet file has the columns `instance`, `arm` and `round`, whole numbers, and `reward`, with one row
+    per combination.
     """
     if not path.is_file():
         raise InputError(f"there is no file {path.name} beside the problem file")
@@ -27,7 +27,7 @@ def read_table(path: Path) -> np.ndarray:
 
 
 def _read_npz(path: Path) -> np.ndarray:
-    """Reads an array, which is allocated only if the file is as large as its header claims."""
+    """Reads an array, allocated only if the file is as large as its header claims."""
     try:
         with zipfile.ZipFile(path) as archive:
             size = archive.getinfo("rewards.npy").file_size
@@ -35,12 +35,9 @@ def _read_npz(path: Path) -> np.ndarray:
                 raise InputError(f"{path.name} holds more than {TABLE_LIMIT >> 30} GiB of rewards")
             with archive.open("rewards.npy") as member:
                 version = np.lib.format.read_magic(member)
-                read = {
-                    (1, 0): np.lib.format.read_array_header_1_0,
-                    (2, 0): np.lib.format.read_array_header_2_0,
-                }.get(version)
-                if read is None:
+                if version not in ((1, 0), (2, 0)):
                     raise ValueError(f"its format is {version}")
+                read = getattr(np.lib.format, f"read_array_header_{version[0]}_0")
                 shape, fortran, dtype = read(member)
                 if dtype.kind not in "fiub":
                     raise InputError(f"the rewards in {path.name} must be numbers, not {dtype}")
@@ -53,7 +50,7 @@ def _read_npz(path: Path) -> np.ndarray:
         raise
     except KeyError:
         raise InputError(f"{path.name} must hold an array named 'rewards'") from None
-    except Exception as error:  # zip, zlib and numpy have a dozen kinds of errors for damaged files
+    except Exception as error:  # zip, zlib and NumPy raise a dozen kinds of errors for damaged files
         raise InputError(f"{path.name} is not a readable .npz file: {error}") from None
 
 
@@ -62,11 +59,10 @@ def _read_parquet(path: Path) -> np.ndarray:
     frame = parquet.read(path, columns)
     import polars
 
-    kinds = {name: frame[name].dtype for name in columns}
     for name in columns:
-        kind, value = kinds[name], name == "reward"
-        if not (kind.is_numeric() or kind == polars.Boolean if value else kind.is_integer()):
-            wanted = "numbers" if value else "whole numbers"
+        kind, is_reward = frame[name].dtype, name == "reward"
+        if not (kind.is_numeric() or kind == polars.Boolean if is_reward else kind.is_integer()):
+            wanted = "numbers" if is_reward else "whole numbers"
             raise InputError(f"the column {name} of {path.name} must hold {wanted}, not {kind}")
     try:
         counts = [frame[name].n_unique() for name in columns[:3]]
@@ -76,8 +72,6 @@ def _read_parquet(path: Path) -> np.ndarray:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"{path.name} must have numbers in its columns: {first}") from None
     if not complete:
-        raise InputError(
-            f"{path.name} must hold one reward for every instance, arm and round: "
-            f"{' × '.join(map(str, counts))} rows, not {len(frame)}"
-        )
+        rows = f"{' × '.join(map(str, counts))} rows, not {len(frame)}"
+        raise InputError(f"{path.name} must hold one reward for every instance, arm and round: {rows}")
     return values.reshape(counts)

@@ -1,7 +1,7 @@
 """Reward distributions of an arm, given its mean.
 
-A reward is a function of the round's key and the mean alone. Arms that are given the same key share
-their noise: `Bernoulli` then is Y[i] = 1{u < μ_i} with one u for all arms.
+A reward is a function of the round's key and the mean alone. Arms with the same key share their noise:
+`Bernoulli` rewards are then Y[i] = 1{u < μ_i} with one u for all arms.
 """
 
 import dataclasses
@@ -18,10 +18,7 @@ from gradband.core.errors import InputError, positive
 
 @dataclasses.dataclass(frozen=True)
 class Reward:
-    """The distribution of an arm's rewards.
-
-    `draw(key, mean)` gives one reward; `unit` says whether all rewards lie in [0, 1].
-    """
+    """The distribution of an arm's rewards: `draw(key, mean)` is one, `unit` if all are in [0, 1]."""
 
     kind: ClassVar[str]
     unit: ClassVar[bool] = True
@@ -39,7 +36,7 @@ class Reward:
             raise InputError(f"means of {self.kind} rewards must lie in [0, 1], not {outside.flat[0]:g}")
 
     def describe(self) -> dict[str, Any]:
-        """The distribution as a table of a problem file; a custom one adds a digest of its draws."""
+        """The distribution as a table of a problem file; a custom one has a digest of its draws."""
         if REWARDS.get(self.kind) is type(self) or isinstance(self, Realised):
             return {"kind": self.kind, **dataclasses.asdict(self)}
         means, keys = jnp.linspace(0.1, 0.9, 16), jax.random.split(jax.random.key(0), 16)
@@ -61,7 +58,7 @@ class Bernoulli(Reward):
 
 @dataclasses.dataclass(frozen=True)
 class Beta(Reward):
-    """Y ~ Beta(v μ, v (1 − μ)); a larger v is less noise (the paper's Section 5.3 has v = 4)."""
+    """Y ~ Beta(v μ, v (1 − μ)); a larger v means less noise (v = 4 in the paper's Section 5.3)."""
 
     kind: ClassVar[str] = "beta"
     v: float = 4.0

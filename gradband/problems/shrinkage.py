@@ -1,8 +1,8 @@
 """Plausible means of past experiments: draws from posteriors, which shrink observed rates.
 
-Observed rates vary more than means, because each contains noise. A posterior under a fitted prior
-removes that noise. All fitted priors are mixtures of beta distributions that an experiment's arms
-share: one of them (pooled), some (mixture), or one for each level and spread on a grid (hierarchical).
+Observed rates vary more than means, because each contains noise, which the posterior under a fitted prior
+removes. All fitted priors are mixtures of beta distributions that an experiment's arms share: a single one
+(pooled), a few (mixture), or one for each level and spread on a grid (hierarchical).
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ NODES = 9  # of how far arms vary around their level
 
 @dataclasses.dataclass(frozen=True)
 class Components:
-    """Beta distributions with shapes a and b [G], one of which an experiment's arms come from."""
+    """Beta distributions with shapes a and b [G]; all arms of an experiment come from one of them."""
 
     log_weights: np.ndarray
     a: np.ndarray
@@ -40,9 +40,9 @@ class Components:
         raise InputError(f"a {prior.kind} prior has no posterior to draw past experiments from")
 
     def log_joint(self, experiments: Experiments) -> np.ndarray:
-        """log P(component, an experiment's counts) [E, G], up to what all priors share."""
-        wins = experiments.successes[:, None]
-        losses = (experiments.pulls - experiments.successes)[:, None]
+        """log P(component, an experiment's counts) [E, G], up to a constant that all priors share."""
+        wins, pulls = experiments.successes[:, None], experiments.pulls[:, None]
+        losses = pulls - wins
         each = betaln(self.a + wins, self.b + losses) - betaln(self.a, self.b)
         return self.log_weights + np.add.reduceat(each, experiments.starts[:-1], axis=0)
 
@@ -53,24 +53,25 @@ class Components:
         return found / found[:, -1:]
 
     def means(self, edges: np.ndarray, arms: Experiments, rng: np.random.Generator) -> np.ndarray:
-        """Means [count, K] of `arms`, K in a row, each row from one component, by `edges` [count, G]."""
+        """Means [count, K] of `arms`, K per row; each row's component is drawn by `edges` [count, G]."""
         chosen = (rng.random((len(edges), 1)) >= edges).sum(1, keepdims=True)
         wins, losses = (x.reshape(len(edges), -1) for x in (arms.successes, arms.pulls - arms.successes))
         return rng.beta(self.a[chosen] + wins, self.b[chosen] + losses)
 
 
 def shrinks(prior: priors.Prior) -> bool:
-    """Whether the prior has components, so that experiments have a posterior."""
+    """Whether the prior has components, and so experiments have a posterior."""
     alike = isinstance(prior, priors.Beta) and len({*zip(prior.a, prior.b, strict=True)}) == 1
     return alike or isinstance(prior, priors.Hierarchical | priors.Mixture)
 
 
 def likeliest(candidates: list[priors.Prior], experiments: Experiments) -> priors.Prior:
     """The prior under which the experiments are most likely."""
-    return max(
-        candidates,
-        key=lambda prior: float(logsumexp(Components.of(prior).log_joint(experiments), axis=1).sum()),
-    )
+
+    def likelihood(prior: priors.Prior) -> float:
+        return float(logsumexp(Components.of(prior).log_joint(experiments), axis=1).sum())
+
+    return max(candidates, key=likelihood)
 
 
 def draw(
@@ -78,8 +79,8 @@ def draw(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Means [count, K] of experiments given their counts, and the experiment [count] of each instance.
 
-    Instances go through the experiments in a random order, again and again. Each has K of its experiment's
-    arms, any of them once; if there are fewer, the others are new arms of the same experiment.
+    Instances cycle through the experiments in random order. Each has K of its experiment's arms at random;
+    if there are fewer, the others are new arms of the same experiment.
     """
     rng = np.random.default_rng(seed)
     owner = np.resize(rng.permutation(len(experiments)), count)
@@ -92,14 +93,11 @@ def sized(experiments: Experiments, arms: int, rng: np.random.Generator) -> Expe
     """K arms of each experiment, which has at least as many, at random and in random order."""
     order = np.lexsort((rng.random(len(experiments.pulls)), experiments.owner))
     kept = order[(experiments.starts[:-1, None] + np.arange(arms)).ravel()]
-    starts = np.arange(len(experiments) + 1) * arms
-    return dataclasses.replace(
-        experiments, starts=starts, pulls=experiments.pulls[kept], successes=experiments.successes[kept]
-    )
+    return experiments.with_arms(np.arange(len(experiments) + 1) * arms, kept)
 
 
 def with_new_arms(experiments: Experiments, arms: int) -> Experiments:
-    """Experiments with at least K arms: where there are fewer, others that were never pulled."""
+    """Experiments with at least K arms: those with fewer get new arms without pulls."""
     missing = np.maximum(arms - experiments.sizes, 0)
     at = np.repeat(experiments.starts[1:], missing)
     starts = experiments.starts + np.concatenate([[0], np.cumsum(missing)])

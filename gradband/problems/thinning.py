@@ -1,8 +1,8 @@
 """Checks a prior's promise without any model.
 
-A sample of each arm's pulls is used for exploration, the best arm in it is chosen, and the remaining pulls
-show how good that arm is. The prior predicts the same quantity for experiments of the same sizes. If the
-two disagree, every gain computed from this prior is off as well.
+A sample of each arm's pulls explores, the best arm in it is chosen, and the remaining pulls show how good
+that arm is. The prior predicts the same quantity for experiments of the same sizes. If the two disagree,
+every gain computed from this prior is off as well.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ from gradband.problems import priors, shrinkage
 from gradband.problems.past_experiments import Experiments
 
 SHARES = (0.1, 0.25, 0.5)  # of the pulls that explore
-TIMES = 40  # each experiment is explored again
+TIMES = 40  # repetitions for each experiment
 FEWEST = 10  # experiments to conclude from
 
 
@@ -54,16 +54,15 @@ class Check:
 def check(
     prior: priors.Prior, experiments: Experiments, arms: int, given: bool = True, seed: int = 0
 ) -> tuple[Check, ...]:
-    """What a prior promises of experiments, beside what came true, for each share explored.
+    """A prior's promise beside what came true, for each share explored.
 
-    The promise comes from posterior draws `given` their counts, or from draws of the prior itself.
-    Of experiments with more arms, K at random are used; those with fewer say nothing of K arms. Where
-    successes are not whole numbers there is nothing to thin, and no check.
+    The promise comes from posterior draws `given` the counts, or from draws of the prior itself. Of
+    experiments with more arms, K at random are used; those with fewer are skipped. There is no check if
+    successes are not whole numbers, which cannot be thinned.
     """
     large = experiments.only(np.flatnonzero(experiments.sizes >= arms))
-    if len(large) == 0 or large.pulls.min() < 2 or not shrinkage.shrinks(prior):
-        return ()
-    if (large.successes % 1).any() or (large.pulls % 1).any():
+    fractions = (large.successes % 1).any() or (large.pulls % 1).any()
+    if len(large) == 0 or large.pulls.min() < 2 or fractions or not shrinkage.shrinks(prior):
         return ()
     chosen = shrinkage.sized(large, arms, np.random.default_rng(seed))
     zeros = np.zeros_like(chosen.pulls)
@@ -74,7 +73,7 @@ def check(
 def compare(
     prior: priors.Prior, experiments: Experiments, known: Experiments, share: float, seed: int
 ) -> Check:
-    """Real gains where a share of the pulls explores, and what is promised from what is `known` of them."""
+    """Real gains if a share of the pulls explores, and those promised given what is `known`."""
     rng, shape = np.random.default_rng([seed, round(1000 * share)]), (len(experiments), -1)
     pulls, wins = (x.astype(np.int64).reshape(shape) for x in (experiments.pulls, experiments.successes))
     explored = np.clip(np.round(share * pulls).astype(np.int64), 1, pulls - 1)
@@ -91,7 +90,7 @@ def compare(
 
 
 def gains(seen: np.ndarray, rates: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """What the arm that was seen to be best has more than the mean arm [E]; ties are broken at random."""
+    """The rate of the arm that was seen to be best, less the mean arm's [E]; ties are broken at random."""
     best = seen == seen.max(1, keepdims=True)
     winner = (best * rng.random(best.shape)).argmax(1)
     return rates[np.arange(len(rates)), winner] - rates.mean(1)

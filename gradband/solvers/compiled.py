@@ -1,4 +1,4 @@
-"""Compilation by Numba, kept on disk where there is a place for it."""
+"""Compilation by Numba, cached on disk where possible."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,12 +7,12 @@ import numba
 
 
 def compiled(**options: Any) -> Callable[[Any], Any]:
-    """`numba.njit` without the interpreter's lock; the code is kept if some folder can be written to."""
+    """`numba.njit` without the interpreter's lock; the code is cached if some folder is writable."""
 
     def decorate(function: Any) -> Any:
         try:
             return numba.njit(nogil=True, cache=True, **options)(function)
-        except RuntimeError:  # there is no folder that Numba may write to
+        except RuntimeError:  # Numba has no writable folder
             return numba.njit(nogil=True, **options)(function)
 
     return decorate

@@ -1,16 +1,16 @@
 """Gittins indices of a Bernoulli arm with a Beta(a, b) belief.
 
-An index is the value λ of a known arm at which one is indifferent between pulling that one ever after
-and pulling the unknown one first. With D the advantage of the unknown arm over always having λ,
+An index is the value λ of a known arm that is worth as much, pulled forever, as pulling the unknown arm
+first. With D the advantage of the unknown arm over receiving λ in every round,
 
     D(s, N) = max(0, Q),  Q = p − λ + β [p D(s + 1, N + 1) + (1 − p) D(s, N + 1)],
 
-after s ones in N pulls, p = (a + s) / (a + b + N); the index of (s, N) is the λ where Q, which is convex
-and falls in λ, is 0. All λ of a grid run in one backward pass.
+after s ones in N pulls, p = (a + s) / (a + b + N). Q is convex and falls in λ; the index of (s, N) is its
+root. One backward pass handles all λ of a grid.
 
-With m rounds left, only c = N + m matters to the recursion, so each c is a pass of its own whose row of
-states stays in a core's cache, and passes run in parallel. States are left out where D is 0 for all λ at
-hand, and where D is m (p − λ), that of never stopping, to the precision of float32.
+With m rounds left, the recursion depends only on c = N + m, so each c is a pass of its own whose row of
+states stays in a core's cache, and passes run in parallel. A pass skips states where D is 0 for all its λ,
+and those where D is m (p − λ), that of never stopping, to the precision of float32.
 """
 
 import math
@@ -19,19 +19,19 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 
 import numpy as np
 
-from gradband.core.errors import InputError, number, positive, whole
+from gradband.core.errors import InputError, number, whole
 from gradband.solvers import layout
 from gradband.solvers.compiled import compiled
-from gradband.solvers.layout import size
+from gradband.solvers.layout import check_shapes, size
 
 place = compiled(inline="always")(layout.place)
 
-LANES = 64  # values of λ that one pass carries
-ROUNDING = 1e-6  # relative, of float32 and a little more
+LANES = 64  # values of λ in one pass
+ROUNDING = 1e-6  # relative error of float32, and a little more
 GRID = 3072  # values of λ between 0 and 1
-SCALE = 65535  # an index in [0, 1] is kept as a 16-bit fixed-point number
+SCALE = 65535  # an index in [0, 1] is stored as a 16-bit fixed-point number
 DEEPEST = 50_000  # rows of a discounted pass
-SETTINGS = {"method": 2, "grid": GRID, "scale": SCALE}  # what decides a table besides a, b and n
+SETTINGS = {"method": 2, "grid": GRID, "scale": SCALE}  # identify a table, with a, b and n
 
 
 def finite_horizon(
@@ -43,19 +43,15 @@ def finite_horizon(
     >>> len(table) == size(10), error < 1e-4
     (True, True)
     """
-    positive("a of the Gittins index", a)
-    positive("b of the Gittins index", b)
+    check_shapes([a], [b])
     whole("horizon", horizon)
     table = np.zeros(size(horizon), np.uint16)
     errors = np.zeros(horizon + 1, np.float32)
-    known = _known_arms()
-    done = total = 0.0
+    known, done = _known_arms(), 0.0
+    longest_first = range(horizon, 0, -1)  # so that the workers finish together
+    total = float(sum(c**2 for c in longest_first))
     with ThreadPoolExecutor(workers) as pool:
-        # The longest passes go first, so that the workers finish together.
-        passes = {
-            pool.submit(_pass, a, b, c, horizon, known, table, errors): c for c in range(horizon, 0, -1)
-        }
-        total = float(sum(c**2 for c in passes.values()))
+        passes = {pool.submit(_pass, a, b, c, horizon, known, table, errors): c for c in longest_first}
         for future in as_completed(passes):
             future.result()
             done += passes[future] ** 2
@@ -65,17 +61,16 @@ def finite_horizon(
 
 
 def discounted(a: float, b: float, discount: float) -> float:
-    """The Gittins index of Beta(a, b) when rewards of later rounds count β = `discount` times less each.
+    """The Gittins index of Beta(a, b) when the reward of round t is discounted by βᵗ, β = `discount`.
 
-    The pass begins at a depth N where β^N / (1 − β) < 1e-8, with the arm's mean as if it were known.
+    The pass begins at a depth N where β^N / (1 − β) < 1e-8, taking the arm's mean as known.
 
     >>> round(discounted(1, 1, discount=0.9), 4)
     0.7029
     """
-    positive("a of the Gittins index", a)
-    positive("b of the Gittins index", b)
+    check_shapes([a], [b])
     if not 0 < number("discount", discount) < 1:
-        raise InputError(f"discount must lie between 0 and 1, not {discount!r}")
+        raise InputError(f"discount must be between 0 and 1, not {discount!r}")
     depth = math.ceil(math.log(1e-8 * (1 - discount)) / math.log(discount))
     if depth > DEEPEST:
         raise InputError(f"discount must be at most .999, not {discount}: it needs {depth} states per row")
@@ -89,7 +84,7 @@ def discounted(a: float, b: float, discount: float) -> float:
 
 @compiled()
 def _root_advantage(a: float, b: float, discount: float, depth: int, known: np.ndarray) -> np.ndarray:
-    """Q of the arm before its first pull, for each λ of `known`, in double precision."""
+    """Q before the first pull, for each λ of `known`, in double precision."""
     advantage = np.empty((depth + 1, LANES))
     for ones in range(depth + 1):
         mean = (a + ones) / (a + b + depth)
@@ -105,7 +100,7 @@ def _root_advantage(a: float, b: float, discount: float, depth: int, known: np.n
 
 
 def _known_arms() -> np.ndarray:
-    """Values of λ, denser towards 0 and 1 where indices bend most, with two beyond each end."""
+    """Values of λ, denser towards 0 and 1, where indices curve most, with two beyond each end."""
     x = np.arange(-2, GRID + 3) / GRID
     inside = np.sin(np.pi / 2 * np.clip(x, 0, 1)) ** 2
     return (inside + np.minimum(x, 0) / GRID + np.maximum(x - 1, 0) / GRID).astype(np.float32)
@@ -115,7 +110,7 @@ def _known_arms() -> np.ndarray:
 def _pass(
     a: float, b: float, last: int, horizon: int, known: np.ndarray, table: np.ndarray, errors: np.ndarray
 ) -> None:
-    """Indices of all states (s, N, m) with N + m = `last`, and their greatest error."""
+    """Fills in the indices of all states (s, N, m) with N + m = `last`, and their greatest error."""
     q = np.empty(LANES, np.float32)
     advantage = np.empty((last + 2, LANES), np.float32)
     # Blocks of λ overlap by three values, the neighbours that bracket a root.
@@ -124,7 +119,7 @@ def _pass(
         grid = known[first : first + LANES]
         advantage[:] = 0
         lowest = last  # ones below which the advantage is 0 for all λ of the block
-        highest = last  # ones above which nobody would ever stop: rows beyond are not kept up
+        highest = last  # ones above which one never stops: rows beyond are not updated
         for pulls in range(last - 1, -1, -1):
             start = max(0, min(lowest - 1, math.floor(grid[0] * (a + b + pulls) - a)))
             lowest = pulls + 1

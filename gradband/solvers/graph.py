@@ -1,4 +1,4 @@
-"""States of all rounds as the nodes of a graph, and the best choice in each by backward induction."""
+"""States of all rounds as nodes of a graph, and the best choice in each by backward induction."""
 
 import dataclasses
 
@@ -7,10 +7,10 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class Graph:
-    """Nodes are numbered round by round, the first is 0. In each, arms have positions 0 … P − 1.
+    """Nodes are numbered round by round from 0. In each, arms have positions 0 … P − 1.
 
     `action` [nodes] is the position to pull, and `child` [nodes, P, 2] the node after pulling a position
-    and seeing 0 or 1.
+    and observing 0 or 1.
     """
 
     value: float
@@ -21,10 +21,10 @@ class Graph:
 def induce(
     layers: list[tuple[np.ndarray, np.ndarray]], ending: np.ndarray | None = None, afterwards: int = 0
 ) -> Graph:
-    """The optimal graph of rounds, each with its chances of a one [S, P] and its children [S, P, 2].
+    """The optimal graph of rounds, given each round's chances of a one [S, P] and children [S, P, 2].
 
-    Children are numbered within the next round. With `afterwards`, the chances [S, P] of the `ending` are
-    those after the last round, where a position is chosen for that many pulls: these nodes come last.
+    Children are numbered within the next round. `ending` has the chances [S, P] after the last round, where
+    a position is chosen for the pulls `afterwards`, if there are any: these nodes come last.
     """
     value = np.zeros(layers[-1][1].max() + 1)
     below = sum(len(chance) for chance, _ in layers)
@@ -37,9 +37,8 @@ def induce(
     for i, (chance, child) in reversed(list(enumerate(layers))):
         q = chance * (1 + value[child[..., 1]]) + (1 - chance) * value[child[..., 0]]
         actions.append(q.argmax(1).astype(np.int16))
-        # After the last round there is nothing to do, unless an arm is chosen for afterwards.
-        onwards = afterwards or i + 1 < len(layers)
-        children.append(child + np.int32(below) if onwards else np.zeros_like(child))
+        has_next = afterwards or i + 1 < len(layers)
+        children.append(child + np.int32(below) if has_next else np.zeros_like(child))
         below -= len(chance)
         value = q.max(1)
     return Graph(float(value[0]), np.concatenate(actions[::-1]), np.concatenate(children[::-1]))

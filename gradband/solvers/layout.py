@@ -1,17 +1,27 @@
-"""Where tables keep what belongs to a round, an arm's pulls and its ones."""
+"""Where tables keep the entry of a round, an arm's pulls and its ones; the check of beta shapes."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-LONGEST = 400  # rounds of a table with a bit for each state of two arms: 130 megabytes
+from gradband.core.errors import positive
+
+LONGEST = 400  # rounds of a table with one bit per state of two arms: 130 megabytes
+
+
+def check_shapes(a: Iterable[float], b: Iterable[float]) -> None:
+    """Raises an error unless all parameters of the arms' beta priors are positive."""
+    for name, values in (("a", a), ("b", b)):
+        for value in values:
+            positive(f"{name} of a beta prior", value)
 
 
 def place(t: Any, pulls: Any, ones: Any) -> Any:
     """The entry for `ones` in `pulls` pulls of an arm before round t, with ones ≤ pulls ≤ t.
 
     Rounds come first: a round of play reads one slice of (t + 1)(t + 2)/2 entries, which stays in a core's
-    cache. Numbers and arrays of any kind will do; 32-bit integers up to t = 1600.
+    cache. Takes numbers and arrays of any kind; 32-bit integers suffice up to t = 1600.
     """
     return t * (t + 1) // 2 * (t + 2) // 3 + pulls * (pulls + 1) // 2 + ones
 
@@ -22,8 +32,8 @@ def size(horizon: int) -> int:
 
 
 def cell(t: Any, pulls: Any, ones: Any, other_ones: Any) -> Any:
-    """The number of a state of two arms among those before round t: of an arm `ones` in `pulls` pulls, and
-    of the other `other_ones` in the rest. Pulls come first, then ones.
+    """The number of a state of two arms before round t: one arm has `ones` in `pulls` pulls, the other has
+    `other_ones` in the rest. Ordered by pulls, then by ones.
 
     >>> [cell(2, pulls, 0, 0) for pulls in (0, 1, 2)]
     [0, 3, 7]
@@ -33,7 +43,7 @@ def cell(t: Any, pulls: Any, ones: Any, other_ones: Any) -> Any:
 
 
 def byte_starts(rounds: int) -> np.ndarray:
-    """Where a round's bits begin, in bytes, in a table of one bit for each state of two arms, and its end.
+    """The byte where each round's bits begin in a table with one bit per state of two arms, and the end.
 
     >>> byte_starts(3)
     array([0, 1, 2, 4])

@@ -1,12 +1,12 @@
 """The Bayes optimum of Bernoulli arms when the instance is one of J known ones, through its posterior.
 
-What a history says is the posterior π over the J instances. Two methods work together:
+A history matters only through the posterior π over the J instances. Two methods work together:
 
 - A regular grid on the simplex of posteriors bounds the value from both sides. V is convex in π, so
   interpolating it on the grid's simplices bounds it from above (Lovejoy, 1991); an α-vector, the reward [J]
   of one policy on each instance, bounds it from below, and each grid point keeps its best.
-- The lattice: posteriors that histories can reach, equal ones merged. Arms that the bounds prove worse than
-  another are left out, which keeps it small. On it backward induction is exact.
+- The lattice holds the posteriors that histories can reach, equal ones merged, without arms that the bounds
+  prove worse than another. Backward induction on it is exact.
 """
 
 import dataclasses
@@ -20,19 +20,19 @@ from gradband.core import resources
 from gradband.solvers.graph import Graph, induce
 from gradband.solvers.simplex import Grid
 
-SAME = 1e-9  # log-likelihoods that differ by less are the same posterior
+SAME = 1e-9  # posteriors whose log-likelihoods differ by less are equal
 COARSE, FINE = 4096, 65536  # points of a grid
-STEPS = 1_000_000_000  # numbers that the bounds on a grid may go through, in a minute or two
-WORK = 20_000_000  # posteriors × instances × arms of a lattice
+STEPS = 1_000_000_000  # most numbers that the bounds on a grid process, in a minute or two
+WORK = 20_000_000  # most posteriors × instances × arms of a lattice
 MEMORY = 1 << 30  # bytes of a grid's bounds
-LOOKAHEAD = 1 << 24  # numbers that a step back on a grid takes at a time
+LOOKAHEAD = 1 << 24  # numbers that a step back on a grid processes at a time
 MOST = 256  # instances
 LATTICE, GRID = "lattice of posteriors", "bounds on a grid of posteriors"
 Progress = Callable[[float], None]
 
 
 class Instances:
-    """J instances with their weights [J]; arms with the same means in all of them are one arm."""
+    """J instances with their weights [J]; arms with equal means in every instance are merged."""
 
     def __init__(self, means: np.ndarray, weights: np.ndarray) -> None:
         likely = weights > 0
@@ -40,23 +40,23 @@ class Instances:
         self.means = columns
         self.weights = weights[likely] / weights[likely].sum()
         self.arm_of, self.kind_of = first, kind.reshape(-1)
+        self.likelihood = np.stack([1 - columns, columns])  # [2, J, A], of a zero and of a one
         with np.errstate(divide="ignore"):
-            self.log_weights = np.log(self.weights)
-            self.log_likelihood = np.log(np.stack([1 - columns, columns]))  # [2, J, A], zero and one
+            self.log_weights, self.log_likelihood = np.log(self.weights), np.log(self.likelihood)
 
     def predict(self, posterior: np.ndarray) -> np.ndarray:
         """Probabilities [S, A] that the next reward is 1, given posteriors [S, J]."""
         return posterior @ self.means
 
     def next(self, posterior: np.ndarray, arm: int, outcome: int) -> np.ndarray:
-        """Posteriors [S, J] after one more reward; the old ones where it can't happen."""
-        weighed = posterior * (self.means[:, arm] if outcome else 1 - self.means[:, arm])
+        """Posteriors [S, J] after one more reward; unchanged where that reward is impossible."""
+        weighed = posterior * self.likelihood[outcome, :, arm]
         total = weighed.sum(1, keepdims=True)
         return np.where(total > 0, weighed / np.maximum(total, 1e-300), posterior)
 
 
 class Bounds:
-    """Bounds on the value of the rounds from t on, for every t, on a grid."""
+    """Bounds on the value of rounds t, …, n − 1, for every t, on a grid."""
 
     def __init__(
         self, instances: Instances, grid: Grid, horizon: int, progress: Progress, afterwards: int = 0
@@ -67,7 +67,6 @@ class Bounds:
         self.alpha = np.zeros((horizon + 1, points, len(instances.weights)))
         self.action = np.zeros((horizon + bool(afterwards), points), np.int16)
         ahead = self.successors(grid.points)
-        rows = np.arange(points)
         if afterwards:
             worth = instances.predict(grid.points)
             self.action[horizon] = worth.argmax(1)
@@ -76,10 +75,8 @@ class Bounds:
         for t in range(horizon - 1, -1, -1):
             q, alphas = self.lookahead(t, grid.points, ahead)
             lower = np.einsum("saj,sj->sa", alphas, grid.points)
-            best = lower.argmax(1)
-            self.upper[t], self.alpha[t] = q.max(1), alphas[rows, best]
-            # Where the bounds differ, the truth is somewhere between them.
-            self.action[t] = (q + lower).argmax(1)
+            self.upper[t], self.alpha[t] = q.max(1), alphas[np.arange(points), lower.argmax(1)]
+            self.action[t] = (q + lower).argmax(1)  # by the middle of both bounds
             progress((horizon - t) / horizon)
 
     def successors(self, posterior: np.ndarray) -> list[Any]:
@@ -89,7 +86,7 @@ class Bounds:
         return [[(p, *self.grid.simplex(p)) for p in pair] for pair in after]
 
     def lookahead(self, t: int, posterior: np.ndarray, ahead: list[Any]) -> tuple[np.ndarray, np.ndarray]:
-        """Upper bounds [S, A] of each arm's value in round t, and α-vectors [S, A, J] for lower ones."""
+        """Upper bounds [S, A] on each arm's value in round t, and α-vectors [S, A, J] of lower bounds."""
         ones = self.instances.predict(posterior)
         uppers, alphas = [], []
         for arm, outcomes in enumerate(ahead):
@@ -100,14 +97,14 @@ class Bounds:
                 upper += chance * (self.upper[t + 1][corners] * weights).sum(1)
                 candidates = self.alpha[t + 1][corners]
                 best = np.einsum("svj,sj->sv", candidates, after).argmax(1)
-                likelihood = self.instances.means[:, arm] if outcome else 1 - self.instances.means[:, arm]
+                likelihood = self.instances.likelihood[outcome, :, arm]
                 alpha += likelihood * candidates[np.arange(len(best)), best]
             uppers.append(upper)
             alphas.append(alpha)
         return np.stack(uppers, 1), np.stack(alphas, 1)
 
     def plausible(self, t: int, posterior: np.ndarray) -> np.ndarray:
-        """Arms [S, A] that are not proven worse than another in round t."""
+        """Arms [S, A] that the bounds do not prove worse than another in round t."""
         size = max(1, LOOKAHEAD // posterior.shape[1] ** 2)
         found = []
         for start in range(0, len(posterior), size):
@@ -115,11 +112,11 @@ class Bounds:
             upper, alphas = self.lookahead(t, part, self.successors(part))
             lower = np.einsum("saj,sj->sa", alphas, part)
             most = lower.max(1, keepdims=True)
-            found.append(upper >= most - 1e-12 * np.maximum(1, most))  # the best arm, whatever the rounding
+            found.append(upper >= most - 1e-12 * np.maximum(1, most))  # rounding must not drop the best arm
         return np.concatenate(found)
 
     def chosen(self, t: int, posterior: np.ndarray) -> np.ndarray:
-        """The arm [S, A] that the grid's nearest point takes in round t."""
+        """The arm [S, A] that the nearest grid point pulls in round t."""
         action = self.action[t][self.grid.nearest(posterior)]
         return action[:, None] == np.arange(self.instances.means.shape[1])
 
@@ -132,14 +129,14 @@ class Bounds:
 
 
 class Layer(NamedTuple):
-    """One round of a lattice: its posteriors' arms in a row, and the posteriors after 0 and 1."""
+    """One round of a lattice: all pairs of a posterior and an arm, in order."""
 
     starts: np.ndarray
-    """where in the row the arms of each posterior begin [S]"""
+    """the first pair of each posterior [S]"""
     chance: np.ndarray
     """probability of a one"""
-    zero: np.ndarray
-    one: np.ndarray
+    child: np.ndarray
+    """numbers […, 2] in the next round of the posteriors after a zero and after a one"""
 
 
 def lattice(
@@ -149,10 +146,8 @@ def lattice(
     most: int,
     progress: Progress = lambda done: None,
 ) -> tuple[list[Layer], np.ndarray] | None:
-    """Posteriors that can be reached if only these arms [S, A] are pulled in round t at posteriors [S, J],
-    and what arms pay on average [S, A] after the last round.
-
-    None if there are more than `most`.
+    """Posteriors that are reached if round t pulls only the arms [S, A] of `arms(t, posteriors)`, and the
+    arms' mean rewards [S, A] after the last round; None if there are more than `most` posteriors.
     """
     log = instances.log_weights[None]
     mix = np.random.default_rng(0).integers(1, 2**63, len(instances.weights), np.uint64)
@@ -164,15 +159,15 @@ def lattice(
         chance = instances.predict(posterior)[state, arm]
         after = np.concatenate([log[state] + instances.log_likelihood[o].T[arm] for o in (0, 1)])
         peak = after.max(1, keepdims=True)
-        # What no instance allows, whose chance is 0, is as good as any posterior.
+        # Any posterior will do for an outcome that no instance allows: its chance is 0.
         after = np.where(np.isfinite(peak), after - np.where(np.isfinite(peak), peak, 0), 0)
         key = np.where(np.isfinite(after), np.round(after / SAME), -(2.0**62)).astype(np.int64)
         hashed = (key.view(np.uint64) * mix).sum(1)
         _, first, child = np.unique(hashed, return_index=True, return_inverse=True)
         if (key[first][child] != key).any():
-            raise ArithmeticError("two posteriors were taken for one")
-        zero, one = np.split(child.astype(np.int32), 2)
-        layers.append(Layer(np.searchsorted(state, np.arange(len(log))), chance, zero, one))
+            raise ArithmeticError("two different posteriors have the same hash")
+        pairs = child.astype(np.int32).reshape(2, -1).T
+        layers.append(Layer(np.searchsorted(state, np.arange(len(log))), chance, pairs))
         log = after[first]
         states += len(log)
         if states > most:
@@ -189,28 +184,19 @@ def best_value(found: tuple[list[Layer], np.ndarray] | None, afterwards: int = 0
     layers, ending = found
     value = afterwards * ending.max(1)
     for layer in reversed(layers):
-        q = layer.chance * (1 + value[layer.one]) + (1 - layer.chance) * value[layer.zero]
+        q = layer.chance * (1 + value[layer.child[:, 1]]) + (1 - layer.chance) * value[layer.child[:, 0]]
         value = np.maximum.reduceat(q, layer.starts)
     return float(value[0])
 
 
 def whole_graph(instances: Instances, horizon: int, most: int, afterwards: int = 0) -> Graph | None:
-    """The optimal choice at every posterior that any history leads to, if they are at most `most`."""
+    """The optimal choice at every posterior that any history leads to, if there are at most `most`."""
     count = instances.means.shape[1]
     found = lattice(instances, horizon, lambda t, posterior: np.ones((len(posterior), count), bool), most)
     if found is None:
         return None
-    return induce(
-        [
-            (
-                layer.chance.reshape(-1, count),
-                np.stack([layer.zero, layer.one], -1).reshape(-1, count, 2),
-            )
-            for layer in found[0]
-        ],
-        found[1],
-        afterwards,
-    )
+    layers = [(layer.chance.reshape(-1, count), layer.child.reshape(-1, count, 2)) for layer in found[0]]
+    return induce(layers, found[1], afterwards)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -220,11 +206,11 @@ class Solution:
     value: float
     error: float
     loss: float | None
-    """how far the policy is from `value`; None if that is not known"""
+    """how far the policy's reward is below `value`; None if unknown"""
     method: str
     bounds: Bounds
     graph: Graph | None = None
-    """the optimal choices themselves, where the grid's lose something and the lattice is small enough"""
+    """the optimal choices, where the grid's policy loses reward and the lattice is small enough"""
 
 
 def solve(
@@ -234,18 +220,17 @@ def solve(
     progress: Progress = lambda done: None,
     afterwards: int = 0,
 ) -> Solution:
-    """The optimal expected reward of n rounds on instances with means [J, K] and weights [J].
+    """The optimal expected reward of n rounds, and of an arm's pulls `afterwards`, on instances with means
+    [J, K] and weights [J].
 
-    It includes an arm's pulls `afterwards`.
-
-    A coarse grid is tried first, and a fine one if its bounds do not keep the lattice small, or its policy
-    loses more than a ten-thousandth of the regret.
+    Tries a coarse grid first, then a fine one if the coarse bounds do not keep the lattice small, or their
+    policy loses more than a ten-thousandth of the regret.
 
     >>> two_point = np.array([[0.6, 0.4], [0.4, 0.6]])
     >>> round(0.6 * 20 - solve(two_point, np.array([0.5, 0.5]), horizon=20).value, 4)
     1.1425
     """
-    if (weights > 0).sum() == 1:  # nothing to learn: a posterior needs two
+    if (weights > 0).sum() == 1:  # a posterior needs two instances
         means, weights = np.repeat(means[weights > 0], 2, axis=0), np.array([0.5, 0.5])
     instances = Instances(means, weights)
     count, arms = instances.means.shape
@@ -258,14 +243,11 @@ def solve(
         grid = Grid(count, resolution_for(count, horizon, points))
         bounds = Bounds(instances, grid, horizon, lambda done: progress(0.5 * done), afterwards)
         if exact is None:
-            found = lattice(
-                instances, horizon, bounds.plausible, most, lambda done: progress((1 + done) / 2)
-            )
+            found = lattice(instances, horizon, bounds.plausible, most, lambda x: progress((1 + x) / 2))
             exact = best_value(found, afterwards)
         reached = best_value(lattice(instances, horizon, bounds.chosen, most), afterwards)
         loss = None if reached is None or exact is None else max(exact - reached, 0.0)
-        pulls = horizon + afterwards
-        regret = pulls * float(instances.weights @ instances.means.max(1)) - (exact or 0.0)
+        regret = (horizon + afterwards) * float(instances.weights @ instances.means.max(1)) - (exact or 0.0)
         if exact is not None and loss is not None and loss <= 1e-4 * regret + 1e-9:
             return Solution(exact, 0.0, loss, LATTICE, bounds)
     if exact is not None:
@@ -277,7 +259,7 @@ def solve(
 
 
 def resolution_for(instances: int, horizon: int, points: int) -> int:
-    """The finest grid with at most this many points that fits the memory allowed; at least its corners."""
+    """The resolution of the finest grid with at most this many points that fits `MEMORY`; at least 1."""
     points = min(points, MEMORY // (8 * (instances + 1) * (horizon + 1)), LOOKAHEAD // instances**2)
     resolution = 1
     while instances > 1 and math.comb(resolution + instances, instances - 1) <= points:
@@ -290,12 +272,12 @@ def grid_size(instances: int, horizon: int, points: int) -> int:
 
 
 def grid_steps(instances: int, arms: int, horizon: int, points: int) -> float:
-    """Numbers that the bounds on a grid of at most this many points go through."""
+    """Numbers that the bounds on a grid of at most this many points process."""
     return 2.0 * arms * horizon * grid_size(instances, horizon, points) * instances**2
 
 
 def longest(instances: int, arms: int, horizon: int) -> int:
-    """A horizon, at most this one, whose bounds on a coarse grid do not take too long."""
+    """A horizon, at most this one, whose bounds on a coarse grid take at most `STEPS`."""
     while horizon and (steps := grid_steps(instances, arms, horizon, COARSE)) > STEPS:
         horizon = min(horizon - 1, int(horizon * STEPS / steps))
     return horizon

@@ -1,7 +1,7 @@
 """A regular grid on the simplex of probability vectors."""
 
+import itertools
 import math
-from collections.abc import Iterator
 
 import numpy as np
 
@@ -15,12 +15,11 @@ class Grid:
 
     def __init__(self, instances: int, resolution: int) -> None:
         self.axes, self.resolution = instances - 1, resolution
-        y = np.arange(resolution + 1)
         # ranks[y, j] = C(y + J − 2 − j, J − 1 − j)
-        self.ranks = np.stack(
-            [[math.comb(int(v) + self.axes - 1 - j, self.axes - j) for v in y] for j in range(self.axes)], 1
-        )
-        corners = np.array(list(_not_increasing(self.axes, resolution)), np.int64).reshape(-1, self.axes)
+        above = range(self.axes, 0, -1)
+        self.ranks = np.array([[math.comb(y + j - 1, j) for j in above] for y in range(resolution + 1)])
+        falling = itertools.combinations_with_replacement(range(resolution, -1, -1), self.axes)
+        corners = np.array(list(falling), np.int64)
         order = np.argsort(self.number(corners))
         bounded = np.pad(corners[order], ((0, 0), (1, 1)), constant_values=((0, 0), (resolution, 0)))
         self.points = (bounded[:, :-1] - bounded[:, 1:]) / resolution
@@ -46,22 +45,7 @@ class Grid:
         steps = np.take_along_axis(fraction, order, 1)
         edges = np.pad(steps, ((0, 0), (1, 1)), constant_values=((0, 0), (1, 0)))
         numbers = [self.number(corner)]
-        for axis in range(self.axes):
-            np.put_along_axis(
-                corner,
-                order[:, axis : axis + 1],
-                np.take_along_axis(corner, order[:, axis : axis + 1], 1) + 1,
-                1,
-            )
+        for axis in order.T:
+            corner[np.arange(len(corner)), axis] += 1
             numbers.append(self.number(corner))
         return np.stack(numbers, 1), edges[:, :-1] - edges[:, 1:]
-
-
-def _not_increasing(length: int, most: int) -> Iterator[tuple[int, ...]]:
-    """All tuples of whole numbers in [0, most] that do not increase."""
-    if length == 0:
-        yield ()
-        return
-    for first in range(most + 1):
-        for rest in _not_increasing(length - 1, first):
-            yield (first, *rest)

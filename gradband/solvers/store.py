@@ -1,4 +1,4 @@
-"""What took long to compute, kept in the user's cache folder."""
+"""Results of long computations, kept in the user's cache folder."""
 
 import hashlib
 import json
@@ -14,10 +14,10 @@ from gradband.core.errors import InputError
 
 
 def stored(name: str, key: dict[str, Any], make: Callable[[], np.ndarray]) -> np.ndarray:
-    """The array that `make` gives, from the cache folder if it is there and whole.
+    """The array that `make` returns, from the cache folder if it is stored there intact.
 
-    `key` holds all that decides the array, and its hash is the file's name. A file that is damaged, or
-    that holds another key, is made again; a folder that can't be used is no obstacle.
+    `key` identifies the array; its hash is the file's name. A file that is damaged or has another key is
+    computed again. Without a usable folder nothing is stored.
     """
     array = find(name, key)
     if array is None:
@@ -27,7 +27,7 @@ def stored(name: str, key: dict[str, Any], make: Callable[[], np.ndarray]) -> np
 
 
 def find(name: str, key: dict[str, Any]) -> np.ndarray | None:
-    """The array that was kept under this key, if it is there and whole."""
+    """The array stored under this key, if it is there and intact."""
     path = _path(name, key)
     try:
         if path is None or not path.exists():
@@ -44,7 +44,7 @@ def find(name: str, key: dict[str, Any]) -> np.ndarray | None:
 
 
 def keep(name: str, key: dict[str, Any], array: np.ndarray) -> None:
-    """Keeps an array for `find`, if the cache folder can be written to."""
+    """Stores an array for `find`, if the cache folder is writable."""
     path = _path(name, key)
     try:
         if path is not None:

@@ -1,32 +1,45 @@
 """The Bayes optimum of two Bernoulli arms with independent Beta priors, by backward induction.
 
-With T₀ + T₁ = t pulls behind, the value of the rounds left is a function of (T₀, s₀, s₁), where s are ones:
+After T₀ + T₁ = t pulls, the value of the remaining rounds is a function of (T₀, s₀, s₁), where s are ones:
 
     V_t = max_i m_i + m_i V_{t+1}(one more one of i) + (1 − m_i) V_{t+1}(one more zero of i),
 
-m_i = (a_i + s_i) / (a_i + b_i + T_i). One array of n (n + 1)(n + 2)/6 numbers holds V: in order of T₀
-and of s₁ a layer overwrites the one after it. The work is n⁴/24 such steps.
+m_i = (a_i + s_i) / (a_i + b_i + T_i). One array of n (n + 1)(n + 2)/6 numbers holds V: each layer, in order
+of T₀ and s₁, overwrites the one after it. The work is n⁴/24 such steps.
 """
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import numpy as np
 
-from gradband.core.errors import positive, whole
+from gradband.core.errors import whole
 from gradband.solvers import layout
 from gradband.solvers.compiled import compiled
-from gradband.solvers.layout import size
+from gradband.solvers.layout import check_shapes, size
 
 place = compiled(inline="always")(layout.place)
 cell = compiled(inline="always")(layout.cell)
 
-TIE = 1e-10  # advantages below this are rounding: arm 0 is taken
+TIE = 1e-10  # smaller advantages are rounding: arm 0 is pulled
 LONGEST = 1450  # rounds: a policy file of a gigabyte
 
 
+class _Work(NamedTuple):
+    """What all layers share: the priors, the arrays that they write, and where T₀'s values start."""
+
+    a: np.ndarray
+    b: np.ndarray
+    rounds: int
+    weight: float
+    starts: np.ndarray
+    value: np.ndarray
+    table: np.ndarray
+
+
 def memory(horizon: int) -> int:
-    """Bytes that `solve` needs, with a second copy of the policy for whoever plays it."""
+    """Bytes that `solve` needs, with a second copy of the policy to play it."""
     return size(horizon) * (8 + 2 + 2) + 16 * horizon**2
 
 
@@ -41,40 +54,35 @@ def solve(
     """The optimal expected reward of n rounds, and the optimal policy as a table of thresholds (int16).
 
     Before round t, after s₀ ones in T₀ pulls of arm 0, the policy pulls arm 0 if s₁ is below
-    `table[place(t, T₀, s₀)]`. That the decision is monotone in s₁ is checked everywhere; it holds for
-    independent priors.
+    `table[place(t, T₀, s₀)]`. With independent priors decisions are monotone in s₁, which is checked.
 
     An arm's pulls `afterwards` are one more round, whose reward counts that many times. Decisions are then
-    not monotone, since arms that are near each other are worth exploring: the table has a bit for each
-    state (`layout.cell`), whether to pull arm 1, from byte `layout.byte_starts(n + 1)[t]` on for round t.
+    not monotone, since arms that are close are worth exploring: the table has one bit per state
+    (`layout.cell`), whether to pull arm 1, starting at byte `layout.byte_starts(n + 1)[t]` for round t.
 
     >>> value, table = solve([1, 1], [1, 1], horizon=10)
     >>> round(value, 7)
     6.0217857
     """
-    for name, parameters in (("a", a), ("b", b)):
-        for parameter in parameters:
-            positive(f"{name} of a beta prior", parameter)
+    check_shapes(a, b)
     n = whole("horizon", horizon) + bool(afterwards)
-    weight = float(afterwards or 1)
-    alpha, beta = np.asarray(a, float), np.asarray(b, float)
     starts = np.array([0, *np.cumsum([(pulls + 1) * (n - pulls) for pulls in range(n)])])
-    value = np.zeros(starts[-1] + 1)  # one more: the last row reads a number beyond it, times 0
+    value = np.zeros(starts[-1] + 1)  # the last row reads one number too many, times 0
     table = np.zeros(0 if afterwards else size(n), np.int16)
+    alpha, beta = np.asarray(a, float), np.asarray(b, float)
+    shared = _Work(alpha, beta, n, float(afterwards or 1), starts, value, table)
     packed: list[np.ndarray] = []
     with ThreadPoolExecutor(workers) as pool:
         for t in range(n - 1, -1, -1):
-            # Each worker takes a range of T₀. It reads the first rectangle of the next range, which is
-            # being overwritten, from a copy.
+            # Each worker takes a range of T₀, and reads the first rectangle of the next range from a copy,
+            # since its own worker overwrites it.
             work = np.cumsum([(pulls + 1) * (t - pulls + 1) for pulls in range(t + 1)])
             cuts = [int(c) for c in np.searchsorted(work, np.linspace(0, work[-1], workers + 1))]
             cuts[-1] = t + 1
             choices = np.zeros(work[-1] if afterwards else 0, np.uint8)
             edges = [value[starts[c] : starts[min(c + 1, n)]].copy() for c in cuts[1:]]
             jobs = [
-                pool.submit(
-                    _layer, alpha, beta, n, t, low, high, weight, starts, value, edge, table, choices
-                )
+                pool.submit(_layer, shared, t, low, high, edge, choices)
                 for low, high, edge in zip(cuts[:-1], cuts[1:], edges, strict=True)
             ]
             if not all(job.result() for job in jobs):
@@ -86,24 +94,11 @@ def solve(
 
 
 @compiled(fastmath={"contract", "nnan", "nsz"})
-def _layer(
-    a: np.ndarray,
-    b: np.ndarray,
-    n: int,
-    t: int,
-    low: int,
-    high: int,
-    weight: float,
-    starts: np.ndarray,
-    value: np.ndarray,
-    edge: np.ndarray,
-    table: np.ndarray,
-    choices: np.ndarray,
-) -> bool:
-    """Values before round t, T₀ in [low, high), over those of the next; whether decisions are monotone.
-
-    The reward of the last round counts `weight` times, and all rounding grows with it.
+def _layer(shared: _Work, t: int, low: int, high: int, edge: np.ndarray, choices: np.ndarray) -> bool:
+    """Overwrites the next round's values by those of round t, T₀ in [low, high); whether decisions are
+    monotone. The reward of the last round counts `weight` times, and so does rounding.
     """
+    a, b, n, weight, starts, value, table = shared
     tie = TIE * weight
     m1 = np.empty(t + 1)
     better = np.empty(t + 1)

@@ -1,8 +1,8 @@
 """Priors: where problem instances come from, one file each.
 
-A prior gives `sample(key) → instance`, `means(instance) → [K]` and
-`reward(key, instance, arm, t) → reward`, all for one instance and all traceable by JAX; the key of a
-reward belongs to the round and is the same for all arms. Subclass `Prior` for anything else.
+A prior has `sample(key) → instance`, `means(instance) → [K]` and `reward(key, instance, arm, t) → reward`,
+all for one instance and traceable by JAX; a reward's key is the round's, the same for all arms. Subclass
+`Prior` for a prior of your own.
 """
 
 from gradband.problems.priors.base import Instance, Prior, numbers
@@ -20,7 +20,7 @@ from gradband.problems.priors.table import HeldOut, Table
 KINDS: dict[str, type[Prior]] = {
     prior.kind: prior for prior in (Finite, Beta, Gaussian, Hierarchical, Mixture, Table)
 }
-"""What a problem file may have under [prior], by kind; each is read and written by its fields."""
+"""The priors of problem files by kind; their keys under [prior] are their fields."""
 
 __all__ = [
     "KINDS",

@@ -1,7 +1,6 @@
 """The shape that all priors share."""
 
 import dataclasses
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -10,23 +9,15 @@ import numpy as np
 from jax import Array
 
 from gradband.core.arrays import pick
-from gradband.core.errors import LARGEST, InputError
+from gradband.core.errors import LARGEST, InputError, number, positive
 from gradband.problems import rewards as laws
 
 Instance = Any
 """One bandit: whatever `sample` of its prior returns, a pytree of arrays."""
 
 
-def checksum(*arrays: np.ndarray) -> str:
-    """A checksum that identifies the contents of a file."""
-    found = 0
-    for array in arrays:
-        found = zlib.crc32(np.ascontiguousarray(array).tobytes(), found)
-    return f"{found:08x}"
-
-
 class Prior:
-    """A distribution over problem instances P with `arms` arms. Here an instance is its means [K]."""
+    """A distribution over problem instances P with `arms` arms. By default an instance is its means [K]."""
 
     kind: ClassVar[str]
     knows_means: ClassVar[bool] = True
@@ -35,7 +26,7 @@ class Prior:
 
     @property
     def label(self) -> str:
-        """What a report calls it."""
+        """Its name in reports."""
         return self.kind
 
     @property
@@ -45,7 +36,7 @@ class Prior:
 
     @property
     def size(self) -> int | None:
-        """How many instances there are, if they have an order."""
+        """The number of instances, if they are a list in order."""
         return None
 
     def sample(self, key: Array) -> Instance:
@@ -53,7 +44,7 @@ class Prior:
         raise NotImplementedError
 
     def nth(self, index: Array, key: Array) -> Instance:
-        """The index-th instance of a batch: sampled with its key, unless they have an order."""
+        """The index-th instance of a batch: sampled with its key, unless instances are a list."""
         return self.sample(key)
 
     def means(self, instance: Instance) -> Array:
@@ -73,19 +64,20 @@ class Prior:
 
     @classmethod
     def keys(cls) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Keys that a problem file must give and those that it may: fields without and with a default."""
-        given = [field for field in _fields(cls) if field.init and field.name != "rewards"]
+        """Required and optional keys in a problem file: the fields without and with a default."""
+        own: Any = cls
+        given = [field for field in dataclasses.fields(own) if field.init and field.name != "rewards"]
         optional = [field.name for field in given if field.default is not dataclasses.MISSING]
         return tuple(field.name for field in given if field.name not in optional), tuple(optional)
 
     @classmethod
     def read(cls, given: dict[str, Any], rewards: laws.Reward | None, find: Callable[[Any], Path]) -> Self:
-        """The prior that a problem file says.
+        """The prior in a problem file.
 
         Args:
-            given: What the file says, with the prior's `keys`.
-            rewards: The file's rewards, or None for the usual ones.
-            find: The path of a file that the problem file names.
+            given: The file's entries, with the prior's `keys`.
+            rewards: The file's rewards, or None for the default.
+            find: Returns the path of a file that the problem file names.
         """
         return cls(**given, **({} if rewards is None else {"rewards": rewards}))
 
@@ -96,8 +88,10 @@ class Prior:
         return {"kind": self.kind, **found}
 
 
-def _fields(prior: Any) -> tuple[dataclasses.Field[Any], ...]:
-    return dataclasses.fields(prior)
+def set_fields(frozen: Any, **values: Any) -> None:
+    """Sets fields of a frozen dataclass, in its `__post_init__`."""
+    for name, value in values.items():
+        object.__setattr__(frozen, name, value)
 
 
 def trained_on(count: int, held_out: float) -> int:
@@ -106,6 +100,9 @@ def trained_on(count: int, held_out: float) -> int:
     >>> trained_on(10, 0.2), trained_on(3, 0.01), trained_on(5, 0)
     (8, 2, 5)
     """
+    number("held_out", held_out, 0, 0.9)
+    if held_out > 0 and count < 2:
+        raise InputError("a single instance cannot be held out: set held_out to 0")
     return count - int(np.clip(round(count * held_out), held_out > 0, count - 1))
 
 
@@ -114,7 +111,7 @@ def numbers(what: str, values: Any, axes: int) -> np.ndarray:
     try:
         array = np.asarray(values)
     except (TypeError, ValueError):
-        raise InputError(f"{what} must be numbers in rows of equal length") from None
+        array = np.asarray(None)
     if array.dtype.kind not in ("fiub" if isinstance(values, np.ndarray) else "fiu"):
         raise InputError(f"{what} must be numbers in rows of equal length")
     array = array.astype(np.float64)
@@ -124,4 +121,12 @@ def numbers(what: str, values: Any, axes: int) -> np.ndarray:
     if not fine.all():
         first = tuple(int(i) for i in np.argwhere(~fine)[0])
         raise InputError(f"{what} must be finite, but entry {list(first)} is {array[first]}")
+    return array
+
+
+def positive_numbers(what: str, values: Any) -> np.ndarray:
+    """Finite numbers above 0 in a row, or an error that names them."""
+    array = numbers(what, values, axes=1)
+    for entry in array:
+        positive(what, float(entry))
     return array

@@ -11,13 +11,13 @@ from gradband.core import prng
 from gradband.core.errors import InputError, number_of_arms, positive
 from gradband.core.pytrees import pytree
 from gradband.problems import rewards as laws
-from gradband.problems.priors.base import Prior, numbers
+from gradband.problems.priors.base import Prior, positive_numbers, set_fields
 
 
 @pytree("a", "b")
 @dataclasses.dataclass(frozen=True, eq=False)
 class Beta(Prior):
-    """Means drawn independently, μ_i ~ Beta(a, b); a and b are numbers, or one for each arm.
+    """Means drawn independently, μ_i ~ Beta(a, b); a and b are one number for all arms, or one per arm.
 
     >>> Beta(arms=2, a=[1, 2]).sample(prng.root(0)).shape
     (2,)
@@ -30,9 +30,9 @@ class Beta(Prior):
     rewards: laws.Reward = laws.Bernoulli()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "arms", number_of_arms(self.arms))
-        object.__setattr__(self, "a", _each("a of the beta prior", self.a, self.arms))
-        object.__setattr__(self, "b", _each("b of the beta prior", self.b, self.arms))
+        arms = number_of_arms(self.arms)
+        a, b = (_each(f"{name} of the beta prior", getattr(self, name), arms) for name in "ab")
+        set_fields(self, arms=arms, a=a, b=b)
 
     def sample(self, key: Array) -> Array:
         return prng.beta(key, jnp.asarray(self.a, jnp.float32), jnp.asarray(self.b, jnp.float32))
@@ -44,12 +44,10 @@ class Beta(Prior):
 
 
 def _each(what: str, value: Any, arms: int) -> np.ndarray:
-    """Positive numbers [K] in double precision, from one for all arms or one for each."""
+    """Positive numbers [K] in double precision, from one number for all arms or one per arm."""
     if not isinstance(value, list | tuple | np.ndarray):
         return np.full(arms, positive(what, value))
-    array = numbers(what, value, axes=1)
+    array = positive_numbers(what, value)
     if len(array) != arms:
         raise InputError(f"{what} must be one number, or {arms}, one per arm, not {len(array)}")
-    for entry in array:
-        positive(what, float(entry))
     return array

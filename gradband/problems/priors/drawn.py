@@ -8,10 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from gradband.core.errors import InputError, number
 from gradband.core.pytrees import pytree
 from gradband.problems import rewards as laws
-from gradband.problems.priors.base import Instance, Prior, numbers, trained_on
+from gradband.problems.priors.base import Instance, Prior, numbers, set_fields, trained_on
 
 
 @pytree("instances")
@@ -21,7 +20,7 @@ class Drawn(Prior):
 
     Training draws instances from the list. With `held_out` = .2, the last fifth of them is kept for
     evaluation, which uses each instance once, in order; with 0, evaluation uses all of them. Compiled code
-    does not depend on the prior they come from, so it is compiled once for several of them.
+    does not depend on the prior they come from, so it serves the instances of several priors.
 
     >>> from gradband.problems.priors.beta import Beta
     >>> Drawn.of(Beta(arms=3), 100, jax.random.key(0)).fresh().size
@@ -36,16 +35,13 @@ class Drawn(Prior):
 
     def __post_init__(self) -> None:
         instances = numbers("means", self.instances, axes=2)
-        number("held_out", self.held_out, 0, 0.9)
-        if self.held_out > 0 and len(instances) < 2:
-            raise InputError("a list with one instance cannot hold any out: set held_out to 0")
         self.rewards.check(instances)
-        object.__setattr__(self, "instances", instances.astype(np.float32))
-        object.__setattr__(self, "arms", instances.shape[1])
+        set_fields(self, instances=instances.astype(np.float32), arms=instances.shape[1])
+        trained_on(len(instances), self.held_out)
 
     @classmethod
     def of(cls, prior: Prior, count: int, key: Array) -> "Drawn":
-        """So many instances of a prior, all of them to evaluate on."""
+        """A list of instances drawn from a prior, all of them for evaluation."""
         numbered = jnp.arange(count)
         keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(numbered)
         drawn = jax.jit(jax.vmap(lambda i, key: prior.means(prior.nth(i, key))))(numbered, keys)
@@ -54,7 +50,7 @@ class Drawn(Prior):
     @property
     def trained_on(self) -> int:
         """How many instances `sample` draws from; the others are held out."""
-        return trained_on(int(self.instances.shape[0]), self.held_out)
+        return trained_on(len(self.instances), self.held_out)
 
     def sample(self, key: Array) -> Array:
         return jnp.asarray(self.instances)[jax.random.randint(key, (), 0, self.trained_on)]
@@ -70,11 +66,11 @@ class Drawn(Prior):
 @pytree("instances")
 @dataclasses.dataclass(frozen=True, eq=False)
 class DrawnInOrder(Drawn):
-    """Instances to evaluate on, in their order."""
+    """Instances for evaluation, in their order."""
 
     @property
     def size(self) -> int:
-        return int(self.instances.shape[0])
+        return len(self.instances)
 
     def nth(self, index: Array, key: Array) -> Instance:
         return jnp.asarray(self.instances)[index % self.size]

@@ -1,4 +1,4 @@
-"""Checks by draws that custom rewards have the means that their prior declares."""
+"""Checks by sampling that custom rewards have the means that their prior declares."""
 
 import functools
 import math
@@ -12,14 +12,14 @@ from gradband.core.errors import InputError
 from gradband.problems.priors.base import Prior
 
 INSTANCES = 16
-DRAWS = 1 << 20  # in all
-MOST = 6.0  # standard errors of an arm's mean; a true one is refused once in 10⁸ or so
+DRAWS = 1 << 20  # in total
+MOST = 6.0  # standard errors; a correct mean is rejected about once in 10⁸
 
 
 def check_draws(prior: Prior, horizon: int) -> None:
     """Raises an error if rewards do not have the means that the prior declares: regrets would be wrong.
 
-    The library's own priors and rewards are skipped. A prior is checked when it is first used.
+    The library's own priors and rewards are not checked; others are checked when first used.
     """
     own = (type(prior), type(prior.rewards))
     if prior.knows_means and not all(kind.__module__.startswith("gradband.") for kind in own):
@@ -32,7 +32,7 @@ def _check(prior: Prior, horizon: int) -> None:
     keys = jax.random.split(jax.random.key(0), INSTANCES)
 
     def of(key: Array) -> tuple[Array, Array, Array]:
-        """Means [K] that the prior says, and those and the standard errors of draws."""
+        """Declared means [K], and the means and standard errors of draws."""
         instance = prior.sample(jax.random.fold_in(key, 0))
         rounds = jnp.arange(each)
         drawn = jax.vmap(lambda t: jax.random.fold_in(jax.random.fold_in(key, 1), t))(rounds)
@@ -44,14 +44,13 @@ def _check(prior: Prior, horizon: int) -> None:
         return prior.means(instance), rewards.mean(1), rewards.std(1) / math.sqrt(each)
 
     said, found, se = (np.asarray(x, np.float64) for x in jax.jit(jax.vmap(of))(keys))
-    noise = se + 1e-6 * (1 + np.abs(said))
-    z = (found - said) / noise
+    z = (found - said) / (se + 1e-6 * (1 + np.abs(said)))
     all_arms = z.sum() / math.sqrt(z.size)
     if np.abs(z).max() > MOST or abs(all_arms) > MOST or not np.isfinite(z).all():
         at = np.unravel_index(np.argmax(np.abs(np.nan_to_num(z, nan=np.inf))), z.shape)
         raise InputError(
             f"rewards of {type(prior.rewards).__name__} do not have the means that {type(prior).__name__} "
-            f"says: draws of an arm with the mean {said[at]:.4g} have {found[at]:.4g} ± {se[at]:.2g}, and "
-            f"all {z.size} arms together are {all_arms:.1f} standard errors off; say the mean of what is "
+            f"declares: an arm of mean {said[at]:.4g} averages {found[at]:.4g} ± {se[at]:.2g}; all "
+            f"{z.size} arms together are {all_arms:.1f} standard errors off. Declare the mean of what is "
             "drawn (after clipping, for example)"
         )

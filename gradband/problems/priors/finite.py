@@ -13,13 +13,13 @@ from gradband.core import prng
 from gradband.core.errors import InputError
 from gradband.core.pytrees import pytree
 from gradband.problems import rewards as laws
-from gradband.problems.priors.base import Prior, numbers
+from gradband.problems.priors.base import Prior, numbers, set_fields
 
 
 @pytree("instances", "weights")
 @dataclasses.dataclass(frozen=True, eq=False)
 class Finite(Prior):
-    """A list of instances, means [J, K], drawn with `weights` [J] (equal ones by default).
+    """A list of instances, means [J, K], drawn with `weights` [J] (equal by default).
 
     >>> Finite([[0.6, 0.4], [0.4, 0.6]]).arms
     2
@@ -44,9 +44,7 @@ class Finite(Prior):
         if abs(weights.sum() - 1) > 1e-6:
             raise InputError(f"weights must sum to 1, not {weights.sum():g}")
         # In double precision, as they were given; compiled code takes them as float32.
-        object.__setattr__(self, "instances", instances)
-        object.__setattr__(self, "weights", weights)
-        object.__setattr__(self, "arms", instances.shape[1])
+        set_fields(self, instances=instances, weights=weights, arms=instances.shape[1])
 
     def sample(self, key: Array) -> Array:
         edges = jnp.cumsum(self.weights)
@@ -62,5 +60,4 @@ class Finite(Prior):
         return cls(given["means"], given.get("weights"), rewards or cls.rewards)
 
     def describe(self) -> dict[str, Any]:
-        means, weights = self.instances.tolist(), self.weights.tolist()
-        return {"kind": self.kind, "means": means, "weights": weights}
+        return {"kind": self.kind, "means": self.instances.tolist(), "weights": self.weights.tolist()}

@@ -9,7 +9,7 @@ from jax import Array
 from gradband.core.errors import InputError, number, number_of_arms, positive
 from gradband.core.pytrees import pytree
 from gradband.problems import rewards as laws
-from gradband.problems.priors.base import Prior
+from gradband.problems.priors.base import Prior, set_fields
 
 
 @pytree("mean", "sd")
@@ -24,13 +24,13 @@ class Gaussian(Prior):
     rewards: laws.Reward = laws.Gaussian()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "arms", number_of_arms(self.arms))
+        set_fields(self, arms=number_of_arms(self.arms))
         number("mean of the gaussian prior", self.mean)
         positive("sd of the gaussian prior", self.sd)
         if self.rewards.unit:
             raise InputError(
-                f"a gaussian prior has means outside [0, 1], which {self.rewards.kind} rewards "
-                "can't have: use gaussian rewards"
+                f"a gaussian prior has means outside [0, 1], and {self.rewards.kind} rewards cannot: "
+                "use gaussian rewards"
             )
 
     def sample(self, key: Array) -> Array:

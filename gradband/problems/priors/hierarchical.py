@@ -10,7 +10,7 @@ from gradband.core import prng
 from gradband.core.errors import number, number_of_arms, positive
 from gradband.core.pytrees import pytree
 from gradband.problems import rewards as laws
-from gradband.problems.priors.base import Prior
+from gradband.problems.priors.base import Prior, set_fields
 from gradband.solvers.levels import LARGEST_STRENGTH, MOST_SLOPE, MOST_SPREAD
 
 
@@ -19,9 +19,9 @@ from gradband.solvers.levels import LARGEST_STRENGTH, MOST_SLOPE, MOST_SPREAD
 class Hierarchical(Prior):
     """A level ℓ ~ Beta(a, b) of the instance, and means μ_i ~ Beta(κ ℓ, κ (1 − ℓ)).
 
-    κ = `strength` · (ℓ / m)^−`slope` · exp(`spread` · ε), with m = a / (a + b) and ε ~ N(0, 1), one per
-    instance: arms vary around their level more in some instances than in others, and by another share of it
-    where the level is high. Without `spread` and `slope`, κ is the `strength`.
+    κ = `strength` · (ℓ / m)^−`slope` · exp(`spread` · ε), with m = a / (a + b) and one ε ~ N(0, 1) per
+    instance: `spread` lets arms vary around their level more in some instances than in others, and `slope`
+    makes it depend on the level. With both 0, κ is the `strength`.
 
     >>> Hierarchical(arms=4, a=2, b=98, strength=500).sample(prng.root(0)).shape
     (4,)
@@ -37,11 +37,9 @@ class Hierarchical(Prior):
     rewards: laws.Reward = laws.Bernoulli()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "arms", number_of_arms(self.arms))
+        set_fields(self, arms=number_of_arms(self.arms))
         for name in ("a", "b", "strength"):
-            object.__setattr__(
-                self, name, positive(f"{name} of the hierarchical prior", getattr(self, name))
-            )
+            set_fields(self, **{name: positive(f"{name} of the hierarchical prior", getattr(self, name))})
         number("spread of the hierarchical prior", self.spread, 0, MOST_SPREAD)
         number("slope of the hierarchical prior", self.slope, -MOST_SLOPE, MOST_SLOPE)
 
@@ -57,21 +55,14 @@ class Hierarchical(Prior):
     def sample(self, key: Array) -> Array:
         shapes = (jnp.asarray(x, jnp.float32)[None] for x in (self.a, self.b))
         level = prng.beta(prng.fold_in(key, jnp.uint32(0)), *shapes)
-        # A level of 0 or 1, to which tiny shapes may be rounded, would leave no beta distribution.
+        # Draws from tiny shapes may round to 0 or 1, which leave no beta distribution.
         level = jnp.broadcast_to(jnp.clip(level, 1e-7, 1 - 1e-7), (self.arms,))
-        kappa = self.strength * jnp.exp(self._log_factor(level, key))  # strength · 1 where κ does not vary
-        return prng.beta(prng.fold_in(key, jnp.uint32(1)), kappa * level, kappa * (1 - level))
-
-    def _log_factor(self, level: Array, key: Array) -> Array:
-        """log(κ / strength) [K]."""
         noise = prng.normal(prng.fold_in(key, jnp.uint32(2)))
-        factor = self.spread * noise - self.slope * jnp.log(level * (self.a + self.b) / self.a)
-        return jnp.minimum(factor, jnp.log(LARGEST_STRENGTH / self.strength))
+        log_factor = self.spread * noise - self.slope * jnp.log(level * (self.a + self.b) / self.a)
+        # As a factor of the strength, so that κ is exactly the strength where it does not vary.
+        kappa = self.strength * jnp.exp(jnp.minimum(log_factor, jnp.log(LARGEST_STRENGTH / self.strength)))
+        return prng.beta(prng.fold_in(key, jnp.uint32(1)), kappa * level, kappa * (1 - level))
 
     def describe(self) -> dict[str, Any]:
         names = ("a", "b", "strength", *(("spread", "slope") if self.varies else ()))
-        return {
-            "kind": self.kind,
-            "arms": self.arms,
-            **{name: float(getattr(self, name)) for name in names},
-        }
+        return {"kind": self.kind, "arms": self.arms} | {name: float(getattr(self, name)) for name in names}

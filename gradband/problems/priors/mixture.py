@@ -8,10 +8,10 @@ from jax import Array
 
 from gradband.core import prng
 from gradband.core.arrays import pick
-from gradband.core.errors import InputError, number_of_arms, positive
+from gradband.core.errors import InputError, number_of_arms
 from gradband.core.pytrees import pytree
 from gradband.problems import rewards as laws
-from gradband.problems.priors.base import Prior, numbers
+from gradband.problems.priors.base import Prior, positive_numbers, set_fields
 
 
 @pytree("a", "b", "weights")
@@ -31,12 +31,9 @@ class Mixture(Prior):
     rewards: laws.Reward = laws.Bernoulli()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "arms", number_of_arms(self.arms))
+        set_fields(self, arms=number_of_arms(self.arms))
         for name in ("weights", "a", "b"):
-            array = numbers(f"{name} of the mixture", getattr(self, name), axes=1)
-            for entry in array:
-                positive(f"{name} of the mixture", float(entry))
-            object.__setattr__(self, name, array)
+            set_fields(self, **{name: positive_numbers(f"{name} of the mixture", getattr(self, name))})
         if not len(self.weights) == len(self.a) == len(self.b):
             raise InputError("weights, a and b of a mixture must have one entry per component")
         if abs(self.weights.sum() - 1) > 1e-6:

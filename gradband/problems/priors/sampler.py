@@ -13,9 +13,9 @@ from gradband.core import prng
 from gradband.core.errors import InputError, number_of_arms
 from gradband.core.pytrees import pytree
 from gradband.problems import rewards as laws
-from gradband.problems.priors.base import Prior
+from gradband.problems.priors.base import Prior, set_fields
 
-DIGESTED = 16  # draws that tell a sampler from others
+DIGESTED = 16  # draws that identify a sampler
 
 
 @pytree()
@@ -35,16 +35,16 @@ class Sampler(Prior):
     rewards: laws.Reward = laws.Bernoulli()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "arms", number_of_arms(self.arms))
+        set_fields(self, arms=number_of_arms(self.arms))
         keys = jax.random.split(jax.random.key(0), 64)
         tried = np.asarray(jax.vmap(lambda key: jnp.asarray(self.function(key)))(keys))
         if tried.shape[1:] != (self.arms,):
-            raise InputError(f"the sampler must give means of shape ({self.arms},), not {tried.shape[1:]}")
+            raise InputError(f"the sampler must return {self.arms} means, not the shape {tried.shape[1:]}")
         self.rewards.check(tried)
         if (tried == tried[0]).all():
             raise InputError(
-                "the sampler gives the same means for every key: draw with jax.random, not with NumPy, and "
-                "use a finite prior for a single instance"
+                "the sampler returns the same means for every key: draw with jax.random, not NumPy, or use "
+                "a finite prior for a single instance"
             )
 
     def sample(self, key: Array) -> Array:

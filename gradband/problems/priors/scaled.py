@@ -9,13 +9,13 @@ from jax import Array
 from gradband.core.errors import InputError, positive
 from gradband.core.pytrees import pytree
 from gradband.problems import rewards as laws
-from gradband.problems.priors.base import Prior
+from gradband.problems.priors.base import Prior, set_fields
 
 
 @pytree("prior", "factor")
 @dataclasses.dataclass(frozen=True, eq=False)
 class Scaled(Prior):
-    """The means of another prior, times a factor, and at most 1.
+    """The means of another prior times a factor, capped at 1.
 
     >>> from gradband.problems.priors.beta import Beta
     >>> Scaled(Beta(arms=3), 0.5).arms
@@ -31,9 +31,8 @@ class Scaled(Prior):
     def __post_init__(self) -> None:
         if not self.prior.knows_means or not self.prior.rewards.unit:
             raise InputError("only means in [0, 1] can be scaled")
-        object.__setattr__(self, "factor", positive("factor", self.factor))
-        object.__setattr__(self, "rewards", self.prior.rewards)
-        object.__setattr__(self, "arms", self.prior.arms)
+        factor = positive("factor", self.factor)
+        set_fields(self, factor=factor, rewards=self.prior.rewards, arms=self.prior.arms)
 
     def sample(self, key: Array) -> Array:
         return jnp.minimum(self.factor * self.prior.means(self.prior.sample(key)), 1.0)

@@ -1,6 +1,7 @@
 """Tables of realised rewards."""
 
 import dataclasses
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -10,10 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from gradband.core.errors import InputError, number, shown
+from gradband.core.errors import InputError, shown
 from gradband.core.pytrees import pytree
 from gradband.problems import rewards as laws
-from gradband.problems.priors.base import Instance, Prior, checksum, numbers, trained_on
+from gradband.problems.priors.base import Instance, Prior, numbers, set_fields, trained_on
 from gradband.problems.reward_tables import read_table
 
 
@@ -36,21 +37,18 @@ class Table(Prior):
 
     def __post_init__(self) -> None:
         table = numbers("the reward table", self.table, axes=3)
-        number("held_out", self.held_out, 0, 0.9)
-        if self.held_out > 0 and len(table) < 2:
-            raise InputError("a table with one instance cannot hold any out: set held_out to 0")
-        object.__setattr__(self, "table", table.astype(np.float32))
-        object.__setattr__(self, "arms", table.shape[1])
+        set_fields(self, table=table.astype(np.float32), arms=table.shape[1])
+        trained_on(len(table), self.held_out)
 
     @property
     def trained_on(self) -> int:
         """How many instances `sample` draws from; the others are held out."""
-        return trained_on(int(self.table.shape[0]), self.held_out)
+        return trained_on(len(self.table), self.held_out)
 
     @property
     def checksum(self) -> str:
         """A checksum that identifies the contents of the table."""
-        return checksum(self.table)
+        return f"{zlib.crc32(np.ascontiguousarray(self.table).tobytes()):08x}"
 
     @property
     def unit(self) -> bool:
@@ -89,8 +87,7 @@ class Table(Prior):
         return prior
 
     def describe(self) -> dict[str, Any]:
-        about = {"file": self.file, "held_out": self.held_out, "checksum": self.checksum}
-        return {"kind": self.kind, **about}
+        return {name: getattr(self, name) for name in ("kind", "file", "held_out", "checksum")}
 
 
 @pytree("table", dropped=("file",))
@@ -100,7 +97,7 @@ class HeldOut(Table):
 
     @property
     def size(self) -> int:
-        return int(self.table.shape[0])
+        return len(self.table)
 
     def nth(self, index: Array, key: Array) -> Array:
         return index % self.size
