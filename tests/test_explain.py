@@ -11,7 +11,6 @@ from pathlib import Path
 
 import jax
 import matplotlib.image
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from conftest import assert_z
@@ -221,19 +220,17 @@ def test_rare_rewards_are_shown_where_they_differ():
         assert (columns > 0).sum() >= 10
         assert columns.sum() > 0.8 * histories.sum()
     assert [(window.first, window.last) for window in found.windows][0] == (101, 400)
-    shown = figures.explained(plt, "softelim on rare", found)
+    shown = figures.explained("softelim on rare", found)
     titles = [axis.title for axis in shown.axes if axis.get_title()]
     labels = [label for axis in shown.axes[:3] for label in axis.get_xticklabels()]
     assert apart([*titles, shown._suptitle], shown)
     assert apart(labels, shown)
-    plt.close(shown)
 
 
 def test_a_long_name_leaves_room_for_the_other_titles(found):
     long = dataclasses.replace(found, policy="a policy of a name that is far longer than others")
-    shown = figures.explained(plt, "its title " * 12, long)
+    shown = figures.explained("its title " * 12, long)
     assert apart([axis.title for axis in shown.axes if axis.get_title()], shown)
-    plt.close(shown)
 
 
 def test_a_policy_learned_on_a_fitted_problem_is_explained(run, tmp_path):

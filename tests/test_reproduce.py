@@ -241,7 +241,7 @@ def test_an_interrupted_reproduction_says_what_is_left_and_shows_what_is_done(sm
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "units of work are left; the same command goes on" in errors
+    assert "units of work are left; the same command resumes" in errors
     assert "Traceback" not in errors
     assert (tmp_path / "report.html").exists()
     left = subprocess.run(["pgrep", "-f", str(tmp_path)], capture_output=True, text=True)
@@ -470,7 +470,7 @@ def test_a_wrong_experiment_is_one_sentence(change, words, tmp_path):
         (["--jobs", "0"], "jobs must be from 1 to 256, not 0"),
         (["fig1", "--only", "fig2"], "not both"),
         (["--experiments", "nowhere"], "there are no experiment files"),
-        ([","], "there is nothing to reproduce"),
+        ([","], "nothing to reproduce"),
     ],
 )
 def test_wrong_options_are_one_sentence(options, words, tmp_path, monkeypatch, capsys):
@@ -486,7 +486,7 @@ def test_two_at_work_in_a_folder_are_refused(small, tmp_path):
     with (tmp_path / ".lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         process = start(small, tmp_path)
-        assert "another gradband reproduce is at work" in process.communicate(timeout=60)[1]
+        assert "another gradband reproduce is running" in process.communicate(timeout=60)[1]
         assert process.returncode == 2
 
 
