@@ -528,9 +528,9 @@ def test_z_scores_and_verdicts():
     assert rows.z_score(4.0, 0.3, 3.0, 0.4) == pytest.approx(2.0)
     assert rows.z_score(4.0, 0.0, 3.0, 0.0) is None
     assert rows.verdict("< 25", Level("", 27.0, 0.5)) == ("disagrees", "does not hold (p = 6e-05)")
-    assert rows.verdict("> 0", Level("", 2.0, 0.5), 2) == ("open", "not to be told (p = 0.2, 2 runs)")
+    assert rows.verdict("> 0", Level("", 2.0, 0.5), 2) == ("open", "undecided (p = 0.2, 2 runs)")
     assert rows.verdict("> 0", Level("", 2.0, 0.5), 10) == ("agrees", "holds (p = 0.003, 10 runs)")
-    assert rows.verdict("> 0", Level("", 2.0, 0.5), 1) == ("open", "one run does not tell")
+    assert rows.verdict("> 0", Level("", 2.0, 0.5), 1) == ("open", "one run is not enough to tell")
     assert [rows.of_z(z) for z in (None, -2.9, 3.1)] == ["", "agrees", "disagrees"]
 
 

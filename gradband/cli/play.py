@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from gradband.core.errors import InputError
 
-SUMMARY = "Play a policy: it reads requests and writes answers, as lines of JSON."
+SUMMARY = "Play a policy: read requests and write answers, as lines of JSON."
 DESCRIPTION = f"""{SUMMARY}
 
 Each line is one request, and is answered by one line:

@@ -91,7 +91,7 @@ def reproduce(
         show_list(wanted, store, profile, json)
         return
     shared.make_folder(folder)
-    asked = {panel.name: panel for experiment in wanted for panel in experiment.panels}
+    asked = experiment_files.panels_of(wanted)
     with alone(folder):
         store.sweep()
         to_do, done = reproduction.pending(wanted, store)
