@@ -4,6 +4,7 @@ import sys
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from gradband._version import __version__
 from gradband.cli import play
@@ -29,9 +30,7 @@ app = typer.Typer(
 
 
 @app.callback(invoke_without_command=True)
-def root(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
-) -> None:
+def root(version: Annotated[bool, Option("--version", help="Print the version and exit.")] = False) -> None:
     if version:
         print(__version__)
         raise typer.Exit()

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from gradband.cli import options
 from gradband.core.errors import InputError, unknown
@@ -16,10 +17,10 @@ ROWS = (*QUICK, "libraries", "tuning", "growth", "processes", "choices", "memory
 
 def bench(
     quick: Annotated[
-        bool, typer.Option("--quick", help="Fewer repeats, and only what needs no other libraries.")
+        bool, Option("--quick", help="Fewer repeats, and only what needs no other libraries.")
     ] = False,
-    only: Annotated[str | None, typer.Option(help=f"Only these rows: {', '.join(ROWS)}.")] = None,
-    draw: Annotated[Path | None, typer.Option(help="Draw the rows into this SVG, PDF or PNG.")] = None,
+    only: Annotated[str | None, Option(help=f"Only these rows: {', '.join(ROWS)}.")] = None,
+    draw: Annotated[Path | None, Option(help="Draw the rows into this SVG, PDF or PNG.")] = None,
     json: options.Json = False,
 ) -> None:
     """Measure speed beside peers, as ratios from one run.

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Option
 
 from gradband.cli import options, shared, terminal
 
@@ -20,9 +20,7 @@ def compare(
     seed: options.Seed = 0,
     devices: options.Devices = None,
     memory: options.Memory = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for files (default: runs/PROBLEM-compare).")
-    ] = None,
+    out: Annotated[Path | None, Option(help="Folder for files (default: runs/PROBLEM-compare).")] = None,
     json: options.Json = False,
 ) -> None:
     """Compare the Bayes regret of policies on the same instances.

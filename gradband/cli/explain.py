@@ -1,10 +1,11 @@
 """`gradband explain`."""
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 from gradband.cli import options, shared, terminal
 
@@ -16,7 +17,7 @@ def explain(
     file: options.PolicyFile,
     problem: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="Problem to play, a name or a TOML file (default: the one that the policy was learned on)."
         ),
     ] = None,
@@ -25,14 +26,12 @@ def explain(
     horizon: options.Horizon = None,
     instances: options.Instances = 4000,
     optimal: Annotated[
-        bool, typer.Option(help="Show the problem's optimal policy too, if it can be computed.")
+        bool, Option(help="Show the problem's optimal policy too, if it can be computed.")
     ] = True,
     seed: options.Seed = 0,
     devices: options.Devices = None,
     memory: options.Memory = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for files (default: that of the policy file).")
-    ] = None,
+    out: Annotated[Path | None, Option(help="Folder for files (default: that of the policy file).")] = None,
     json: options.Json = False,
 ) -> None:
     """Draw what a policy does, beside what the optimal policy would do.
@@ -75,7 +74,7 @@ def explain(
     source = problem or "its problem"
     title = f"{found.policy} on {shared.describe(task, source)}"
     files = {"figure": str(folder / "explain.png"), "result": str(folder / "explain.json")}
-    figures.explanation(Path(files["figure"]), title, found)
+    figures.save(Path(files["figure"]), figures.explanation(title, found))
     result = {"problem": shared.about(task, source), "seed": seed, **found.as_dict(), "files": files}
     terminal.emit(result, json, lambda: show(found, title, files), files["result"])
 
@@ -106,11 +105,8 @@ def list_arms(arms: Sequence[int]) -> str:
     """
     from gradband.cli.figures import span
 
-    runs: list[list[int]] = []
-    for arm in arms:
-        if runs and runs[-1][-1] == arm - 1:
-            runs[-1] = [runs[-1][0], arm]
-        else:
-            runs.append([arm])
+    # Within a run of consecutive arms, an arm's number less its place is constant.
+    groups = itertools.groupby(enumerate(arms), lambda entry: entry[1] - entry[0])
+    runs = [[arm for _, arm in group] for _, group in groups]
     words = ", ".join(span(run[0], run[-1]) for run in runs)
     return f"arm{'s' if len(arms) > 1 else ''} {words}" if runs else "no arm"

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Option
 
 from gradband.cli import options, shared, terminal
 from gradband.core.errors import InputError, unknown
@@ -13,10 +13,8 @@ FORMATS = ("onnx",)
 
 def export(
     file: options.PolicyFile,
-    to: Annotated[str, typer.Option(metavar="FORMAT", help=f"One of: {', '.join(FORMATS)}.")] = "onnx",
-    out: Annotated[
-        Path | None, typer.Option(help="File to write (default: beside the policy file).")
-    ] = None,
+    to: Annotated[str, Option(metavar="FORMAT", help=f"One of: {', '.join(FORMATS)}.")] = "onnx",
+    out: Annotated[Path | None, Option(help="File to write (default: beside the policy file).")] = None,
     trust: options.Trust = None,
     json: options.Json = False,
 ) -> None:

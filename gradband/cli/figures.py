@@ -112,17 +112,12 @@ def parameters(axis: Any, iterations: np.ndarray, values: np.ndarray, names: lis
     axis.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
 
 
-def explanation(path: Path, title: str, found: "Explanation") -> None:
-    """Draws how likely a policy is to pull an arm, beside the optimal policy if it is known.
+def explanation(title: str, found: "Explanation") -> Any:
+    """A figure of how likely a policy is to pull an arm, beside the optimal policy if it is known.
 
     Maps show the probability over what is known of an arm, in three windows of rounds. Strips below
     them show it for each arm, over all rounds.
     """
-    save(path, explained(title, found))
-
-
-def explained(title: str, found: "Explanation") -> Any:
-    """The figure of an explanation."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import PowerNorm
     from matplotlib.figure import Figure
@@ -173,7 +168,7 @@ def _remarks(found: "Explanation") -> str:
     """The text below the figure."""
     words = [
         f"Means over the histories that {found.policy} comes to on {found.instances} fresh instances"
-        + ("; grey: none." if found.problem.arms == 2 else ", of all arms together; grey: none."),
+        + ("; grey: none." if found.problem.arms == 2 else ", of all arms together; grey: none.")
     ]
     if found.problem.unit and found.maps.leads[-1] < 1:
         words.append("Outer columns contain everything farther out.")

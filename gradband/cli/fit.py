@@ -4,65 +4,57 @@ import math
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from gradband.cli import options, shared, terminal
 
 
 def fit(
-    data: Annotated[
-        Path, typer.Argument(metavar="DATA", help="A CSV or Parquet file of past experiments.")
-    ],
+    data: Annotated[Path, Argument(metavar="DATA", help="A CSV or Parquet file of past experiments.")],
     experiment: Annotated[
-        str, typer.Option(help="Column with the experiment that a row belongs to.")
+        str, Option(help="Column with the experiment that a row belongs to.")
     ] = "experiment",
-    arm: Annotated[str, typer.Option(help="Column with the arm.")] = "arm",
-    pulls: Annotated[str, typer.Option(help="Counts: column with the pulls.")] = "pulls",
-    successes: Annotated[str, typer.Option(help="Counts: column with the successes.")] = "successes",
-    reward: Annotated[
-        str, typer.Option(help="Outcomes, one row per pull: column with the rewards.")
-    ] = "reward",
+    arm: Annotated[str, Option(help="Column with the arm.")] = "arm",
+    pulls: Annotated[str, Option(help="Counts: column with the pulls.")] = "pulls",
+    successes: Annotated[str, Option(help="Counts: column with the successes.")] = "successes",
+    reward: Annotated[str, Option(help="Outcomes, one row per pull: column with the rewards.")] = "reward",
     prior: Annotated[
         str,
-        typer.Option(
+        Option(
             help="pooled, hierarchical, varying or mixture (default: the best on held-out experiments)."
         ),
     ] = "",
-    arms: Annotated[
-        int | None, typer.Option(help="Arms of a test (default: as in most experiments).")
-    ] = None,
+    arms: Annotated[int | None, Option(help="Arms of a test (default: as in most experiments).")] = None,
     horizon: Annotated[
         int | None,
-        typer.Option(help="Pulls of a test (default: as in the median experiment, for that many arms)."),
+        Option(help="Pulls of a test (default: as in the median experiment, for that many arms)."),
     ] = None,
     afterwards: Annotated[
-        int, typer.Option(help="People who see the chosen arm after the test: their rewards count too.")
+        int, Option(help="People who see the chosen arm after the test: their rewards count too.")
     ] = 0,
     pulls_per_round: Annotated[
-        int, typer.Option(help="Pulls decided at a time, before their results are seen.")
+        int, Option(help="Pulls decided at a time, before their results are seen.")
     ] = 1,
-    held_out: Annotated[float, typer.Option(help="Share of the experiments to hold out.")] = 0.2,
+    held_out: Annotated[float, Option(help="Share of the experiments to hold out.")] = 0.2,
     held_out_last: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--held-out-last",
             help="Hold out the last experiments of the file, which must be in order of time, instead of "
             "random ones.",
         ),
     ] = False,
     arms_matter: Annotated[
-        bool,
-        typer.Option("--arms-matter", help="Arms are the same in every experiment, identified by name."),
+        bool, Option("--arms-matter", help="Arms are the same in every experiment, identified by name.")
     ] = False,
     drop_bad: Annotated[
-        bool, typer.Option("--drop-bad", help="Drop invalid rows instead of raising an error.")
+        bool, Option("--drop-bad", help="Drop invalid rows instead of raising an error.")
     ] = False,
     add_up: Annotated[
-        bool,
-        typer.Option("--sum", help="Add up rows of the same experiment and arm, such as daily counts."),
+        bool, Option("--sum", help="Add up rows of the same experiment and arm, such as daily counts.")
     ] = False,
     seed: options.Seed = 0,
-    out: Annotated[Path | None, typer.Option(help="Folder for files (default: runs/DATA-fit).")] = None,
+    out: Annotated[Path | None, Option(help="Folder for files (default: runs/DATA-fit).")] = None,
     json: options.Json = False,
 ) -> None:
     """Fit priors to past experiments, and write a problem for `gradband learn`.

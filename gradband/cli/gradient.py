@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from gradband.cli import options, shared, terminal
 
@@ -13,21 +13,21 @@ if TYPE_CHECKING:
 def gradient(
     problem: options.ProblemName = "two-point",
     policy: options.PolicyName = "softelim",
-    theta: Annotated[str, typer.Option(help="Values of θ, as low:high:count, or one value.")] = "0.2:2:10",
+    theta: Annotated[str, Option(help="Values of θ, as low:high:count, or one value.")] = "0.2:2:10",
     baselines: Annotated[
-        str, typer.Option(help="Baselines to compare, separated by commas.")
+        str, Option(help="Baselines to compare, separated by commas.")
     ] = "none,optimal,self",
     exact: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--exact",
             help="Add the exact gradient: two Bernoulli arms, up to 400 rounds, policies of counts.",
         ),
     ] = False,
     rollouts: Annotated[
-        int | None, typer.Option(help="Rollouts on each instance, for leave-one-out (default: 4).")
+        int | None, Option(help="Rollouts on each instance, for leave-one-out (default: 4).")
     ] = None,
-    returns: Annotated[str, typer.Option(help="Rewards in the return: realised or expected.")] = "realised",
+    returns: Annotated[str, Option(help="Rewards in the return: realised or expected.")] = "realised",
     arms: options.Arms = None,
     horizon: options.Horizon = None,
     noise: options.Noise = None,

@@ -1,12 +1,14 @@
 """`gradband learn`."""
 
+import atexit
 import os
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from gradband.cli import options, shared, terminal
 from gradband.core.errors import StoppedError
@@ -26,7 +28,7 @@ def learn(
     horizon: options.Horizon = None,
     recipe: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="NAME|FILE",
             help="How to learn: gradband (few parameters), algorithm-1 (as the paper prints it), network, "
             "index, paper or paper-yogi (the LSTM of Appendix F), or a TOML file of your own.",
@@ -34,18 +36,16 @@ def learn(
     ] = None,
     imitate: Annotated[
         str,
-        typer.Option(
+        Option(
             help="Warm start: imitate optimal (the problem's optimal policy), gittins, another policy or a "
             "policy FILE first."
         ),
     ] = "",
-    iterations: Annotated[
-        int | None, typer.Option(help="Steps of gradient ascent, L, at each horizon (gradband: 100).")
-    ] = None,
-    instances: Annotated[int | None, typer.Option(help="Instances per step, m (gradband: 1000).")] = None,
+    iterations: Annotated[int | None, Option(help="Gradient steps per horizon, L (gradband: 100).")] = None,
+    instances: Annotated[int | None, Option(help="Instances per step, m (gradband: 1000).")] = None,
     compare_on: Annotated[
         int | None,
-        typer.Option(
+        Option(
             help="Fresh instances to compare on (default: 10 000, or fewer if that would take longer than "
             "learning)."
         ),
@@ -53,26 +53,15 @@ def learn(
     seed: options.Seed = 0,
     devices: options.Devices = None,
     memory: options.Memory = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for files (default: runs/PROBLEM-POLICY).")
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Resume from the checkpoint in the folder.")
-    ] = False,
+    out: Annotated[Path | None, Option(help="Folder for files (default: runs/PROBLEM-POLICY).")] = None,
+    resume: Annotated[bool, Option("--resume", help="Resume from the checkpoint in the folder.")] = False,
     distributed: Annotated[
         bool,
-        typer.Option(
-            "--distributed",
-            help="This is one of several processes that Slurm, Open MPI or Kubernetes started.",
-        ),
+        Option("--distributed", help="One of several processes started by Slurm, Open MPI or Kubernetes."),
     ] = False,
-    coordinator: Annotated[
-        str | None, typer.Option(help="Address HOST:PORT of the first of several processes.")
-    ] = None,
-    peers: Annotated[int | None, typer.Option("--processes", help="Number of processes.")] = None,
-    rank: Annotated[
-        int | None, typer.Option("--process-id", help="Number of this process, from 0.")
-    ] = None,
+    coordinator: Annotated[str | None, Option(help="HOST:PORT of the first of several processes.")] = None,
+    peers: Annotated[int | None, Option("--processes", help="Number of processes.")] = None,
+    rank: Annotated[int | None, Option("--process-id", help="Number of this process, from 0.")] = None,
     json: options.Json = False,
 ) -> None:
     """Learn a policy, compare it with Thompson sampling and the optimum, and save it.
@@ -167,9 +156,6 @@ def reference(text: str, task: "Problem") -> Any:
 
 def folder_of_first(folder: Path) -> Path:
     """The folder for files in the first process, and a temporary one in the others."""
-    import atexit
-    import tempfile
-
     from gradband.engine import processes
 
     if processes.first():

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 from gradband.cli import options, shared, terminal
 
@@ -17,7 +17,7 @@ def optimum(
     horizon: options.Horizon = None,
     afterwards: options.Afterwards = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder to save the optimal policy in, as a policy file.")
+        Path | None, Option(help="Folder to save the optimal policy in, as a policy file.")
     ] = None,
     json: options.Json = False,
 ) -> None:

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from gradband.core.errors import InputError
 
@@ -30,33 +30,32 @@ def policy_names(trained: bool = False) -> list[str]:
 
 ProblemName = Annotated[
     str,
-    typer.Argument(
+    Argument(
         metavar="PROBLEM",
         show_default=False,
         help="two-point, uniform-2, bernoulli-10, beta-10, distractors, or a TOML file.",
     ),
 ]
-PolicyFile = Annotated[Path, typer.Argument(metavar="FILE", help="A policy file.", show_default=False)]
-Arms = Annotated[int | None, typer.Option(help="Number of arms, if the problem leaves it open.")]
-Horizon = Annotated[int | None, typer.Option(help="Number of rounds.")]
+PolicyFile = Annotated[Path, Argument(metavar="FILE", help="A policy file.", show_default=False)]
+Arms = Annotated[int | None, Option(help="Number of arms, if the problem leaves it open.")]
+Horizon = Annotated[int | None, Option(help="Number of rounds.")]
 Afterwards = Annotated[
     int | None,
-    typer.Option(help="Pulls of the recommended arm after the last round (default: the file's, or 0)."),
+    Option(help="Pulls of the recommended arm after the last round (default: the file's, or 0)."),
 ]
 Noise = Annotated[
-    str | None,
-    typer.Option(help="shared (one draw per round for all arms) or independent, as in the paper."),
+    str | None, Option(help="shared (one draw per round for all arms) or independent, as in the paper.")
 ]
 PolicyName = Annotated[
     str,
-    typer.Option(
+    Option(
         help=f"{', '.join(policy_names(trained=True))}, or a class of your own (my_policies.py:Tempered); "
         "settings follow a colon, as in lstm:hidden=30+head=1."
     ),
 ]
 Policies = Annotated[
     str | None,
-    typer.Option(
+    Option(
         help=f"Policies, separated by commas: names ({', '.join(policy_names())}), with settings after a "
         "colon, separated by + (exp3:theta=0.5+gradient=lemma); ts:prior and gittins:prior, which know the "
         "problem's prior; policy files; classes of your own (my_policies.py:Tempered); or optimal, the "
@@ -66,24 +65,21 @@ Policies = Annotated[
 ]
 Trust = Annotated[
     list[Path] | None,
-    typer.Option(
-        metavar="FILE.py", help="Your own Python file with the class of a policy file. It will be run."
-    ),
+    Option(metavar="FILE.py", help="Your own Python file with the class of a policy file. It will be run."),
 ]
-Instances = Annotated[int, typer.Option(help="Fresh instances to measure on.")]
-Seed = Annotated[int, typer.Option(help="Fixes all randomness.")]
+Instances = Annotated[int, Option(help="Fresh instances to measure on.")]
+Seed = Annotated[int, Option(help="Fixes all randomness.")]
 Devices = Annotated[
-    int | None,
-    typer.Option(help="Cores or devices to use (default: all); the result does not depend on it."),
+    int | None, Option(help="Cores or devices to use (default: all); the result does not depend on it.")
 ]
 Memory = Annotated[
     str | None,
-    typer.Option(
+    Option(
         help="Memory limit of the process, such as 2GB (default: what is free); same result, fewer blocks "
         "at once."
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
+Json = Annotated[bool, Option("--json", help="Print one JSON object instead of a table.")]
 
 
 def load_problem(
@@ -111,13 +107,12 @@ def parse_range(text: str) -> list[float]:
     """The numbers of `low:high:count`, or a single number."""
     import numpy as np
 
-    parts = text.split(":")
     try:
-        low, high = float(parts[0]), float(parts[min(1, len(parts) - 1)])
-        count = int(parts[2]) if len(parts) == 3 else 1
+        first, last, number = text.split(":") if ":" in text else (text, text, "1")
+        low, high, count = float(first), float(last), int(number)
     except ValueError:
         raise InputError(f"theta must be low:high:count, not {text!r}") from None
-    if len(parts) not in (1, 3) or count < 1 or not -np.inf < low <= high < np.inf:
+    if count < 1 or not -np.inf < low <= high < np.inf:
         raise InputError(f"theta must be low:high:count with low ≤ high and count ≥ 1, not {text!r}")
     return [float(value) for value in np.linspace(low, high, count)]
 

@@ -1,7 +1,6 @@
 """`gradband reproduce`."""
 
 import contextlib
-import dataclasses
 import platform
 import re
 import sys
@@ -10,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from gradband.cli import options, shared, terminal
 from gradband.core.errors import InputError
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 def reproduce(
     what: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="WHAT",
             show_default=False,
             help="fig1, fig2, fig3, table1, findings, a panel such as fig2b, several separated by commas, "
@@ -34,27 +33,22 @@ def reproduce(
         ),
     ] = "all",
     profile: Annotated[
-        str,
-        typer.Option(help="quick (15 minutes on 2 cores) or paper (the paper's settings: hours)."),
+        str, Option(help="quick (15 minutes on 2 cores) or paper (the paper's settings: hours).")
     ] = "quick",
-    only: Annotated[str, typer.Option(help="The same as WHAT.")] = "",
+    only: Annotated[str, Option(help="The same as WHAT.")] = "",
     seeds: Annotated[
-        str,
-        typer.Option(help="Seeds of the runs in Figures 2 and 3, such as 0-4 (default: the profile's)."),
+        str, Option(help="Seeds of the runs in Figures 2 and 3, such as 0-4 (default: the profile's).")
     ] = "",
     jobs: Annotated[
-        int | None, typer.Option(help="Worker processes, which share the cores (default: one per core).")
+        int | None, Option(help="Worker processes, which share the cores (default: one per core).")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for files (default: runs/reproduce-PROFILE).")
-    ] = None,
+    out: Annotated[Path | None, Option(help="Folder for files (default: runs/reproduce-PROFILE).")] = None,
     folder_of_experiments: Annotated[
         Path | None,
-        typer.Option("--experiments", help="Folder with TOML files of experiments (default: the paper's)."),
+        Option("--experiments", help="Folder with TOML files of experiments (default: the paper's)."),
     ] = None,
     listing: Annotated[
-        bool,
-        typer.Option("--list", help="List the panels, how long they take and what is done; run nothing."),
+        bool, Option("--list", help="List the panels, how long they take and what is done; run nothing.")
     ] = False,
     json: options.Json = False,
 ) -> None:
@@ -112,7 +106,7 @@ def reproduce(
     result = {
         "profile": profile,
         "panels": sorted(asked),
-        "rows": [dataclasses.asdict(row) for row in rows],
+        "rows": [row._asdict() for row in rows],
         "units": {"done": len(to_do) - left, "found": done},
         "seconds": time.perf_counter() - began,
         "files": files,
@@ -128,17 +122,15 @@ def work_off(to_do: "list[tuple[Unit, float]]", store: "Store", jobs: int) -> "l
     """Does the work under progress bars, and returns what failed."""
     from gradband.paper import workers
 
-    minutes = {str(store.path(unit)): spent for unit, spent in to_do}
-    with terminal.board("reproducing", sum(minutes.values())) as board:
+    def note(unit: "Unit", share: float, words: str) -> None:
+        board.step(store.path(unit).name, f"{in_words(unit)}  {words}", share)
 
-        def done(unit: "Unit") -> None:
-            name = str(store.path(unit))
-            board.done(name, minutes[name])
-
-        def note(unit: "Unit", share: float, words: str) -> None:
-            board.step(str(store.path(unit)), f"{in_words(unit)}  {words}", share)
-
-        return workers.do_all([unit for unit, _ in to_do], store.folder, jobs, done, note)
+    minutes = {store.path(unit).name: spent for unit, spent in to_do}
+    with terminal.board("reproducing", minutes) as board:
+        units = [unit for unit, _ in to_do]
+        return workers.do_all(
+            units, store.folder, jobs, lambda unit: board.done(store.path(unit).name), note
+        )
 
 
 def show_rows(title: str, rows: "list[Row]", files: dict[str, str]) -> None:

@@ -141,8 +141,9 @@ def in_turn(update: Callable[[float, str], None], names: Iterable[str]) -> Calla
 class Board:
     """A bar for the whole work, and one for each step in progress."""
 
-    def __init__(self, bars: rich_progress.Progress, whole: rich_progress.TaskID) -> None:
-        self.bars, self.whole = bars, whole
+    def __init__(self, bars: rich_progress.Progress, what: str, weights: dict[str, float]) -> None:
+        self.bars, self.weights = bars, weights
+        self.whole = bars.add_task(what, total=sum(weights.values()) or 1.0)
         self.steps: dict[str, rich_progress.TaskID] = {}
 
     def step(self, name: str, words: str, share: float) -> None:
@@ -151,16 +152,16 @@ class Board:
             self.steps[name] = self.bars.add_task(words, total=1.0)
         self.bars.update(self.steps[name], completed=share, description=words)
 
-    def done(self, name: str, weight: float) -> None:
+    def done(self, name: str) -> None:
         """Removes the bar of a finished step, and adds its weight to the whole."""
         if name in self.steps:
             self.bars.remove_task(self.steps.pop(name))
-        self.bars.advance(self.whole, weight)
+        self.bars.advance(self.whole, self.weights[name])
 
 
 @contextlib.contextmanager
-def board(what: str, total: float) -> Iterator[Board]:
-    """Live bars for work in many steps."""
+def board(what: str, weights: dict[str, float]) -> Iterator[Board]:
+    """Live bars for work in many steps, whose names have weights."""
     columns = rich_progress.TaskProgressColumn(), rich_progress.TimeRemainingColumn()
     with live_bars(Console(stderr=True), *columns, disable=not sys.stderr.isatty()) as bars:
-        yield Board(bars, bars.add_task(what, total=total or 1.0))
+        yield Board(bars, what, weights)

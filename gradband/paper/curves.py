@@ -67,15 +67,16 @@ class Learning(Panel):
         return found
 
     def settings(self) -> str:
-        seeds = f"{self.seeds[0]}–{self.seeds[-1]}" if len(self.seeds) > 1 else str(self.seeds[0])
-        words = [f"Seeds {seeds}"]
-        words += [f"L = {self.iterations}"] if self.iterations else []
-        words += [f"m = {self.batch}"] if self.batch else []
-        words.append(f"{self.evaluation} instances per point, {self.final} at the end")
-        words += ["median of the runs"] if self.median else []
-        words += [self.note] if self.note else []
+        words = [
+            f"Seeds {self.seeds[0]}" + (f"–{self.seeds[-1]}" if len(self.seeds) > 1 else ""),
+            f"L = {self.iterations}" if self.iterations else "",
+            f"m = {self.batch}" if self.batch else "",
+            f"{self.evaluation} instances per point, {self.final} at the end",
+            "median of the runs" if self.median else "",
+            self.note,
+        ]
         there = [problem["name"] for problem in self.problems()]
-        return f"{', '.join(words)}. Lines: {describe_instances(self.benchmarks, there)}."
+        return f"{', '.join(filter(None, words))}. Lines: {describe_instances(self.benchmarks, there)}."
 
     def problems(self) -> list[dict[str, Any]]:
         """The problems of its curves, each once, whatever their noise."""
@@ -104,12 +105,16 @@ class Learning(Panel):
         centre, se = (values.tolist() for values in middle(each, errors, self.median))
         return Series(curve, x, centre, se, se, tuple(each.tolist()) if self.faint else ())
 
+    def runs_of(self, curve: str, results: Results) -> list[dict[str, Any]]:
+        """The results of a curve's runs."""
+        return [results[f"{curve} {seed}"] for seed in self.seeds]
+
     def each(self, curve: str, results: Results) -> tuple[list[float], np.ndarray, np.ndarray]:
         """Iterations [X], and regrets and their standard errors [R, X] of the runs there.
 
         A run that stopped early stays where it ended.
         """
-        runs = [results[f"{curve} {seed}"] for seed in self.seeds]
+        runs = self.runs_of(curve, results)
         points = [{point[0]: point[1:] for point in run["points"]} for run in runs]
         x = sorted({iteration for found in points for iteration in found})
         ends = [[run["regret"], run["se"]] for run in runs]
@@ -119,14 +124,14 @@ class Learning(Panel):
 
     def end(self, curve: str, results: Results) -> Level:
         """The regret at the end, over runs, on more instances."""
-        runs = [results[f"{curve} {seed}"] for seed in self.seeds]
+        runs = self.runs_of(curve, results)
         ends, errors = (np.array([[run[what]] for run in runs]) for what in ("regret", "se"))
         mean, se = middle(ends, errors, self.median)
         return Level(curve, float(mean[0]), float(se[0]))
 
     def stopped(self, results: Results) -> int:
         """How many runs stopped early."""
-        return sum(bool(results[f"{c} {seed}"].get("stopped")) for c in self.curves for seed in self.seeds)
+        return sum(bool(run.get("stopped")) for c in self.curves for run in self.runs_of(c, results))
 
     def levels(self, results: Results) -> list[Level]:
         found, problems = [], self.problems()
@@ -135,12 +140,12 @@ class Learning(Panel):
             name += f", {problem['name']}" if len({one["name"] for one in problems}) > 1 else ""
             for line in self.lines:
                 level = self.level(line, problem, results)
-                found.append(dataclasses.replace(level, name=f"{title(line)}{name}"))
+                found.append(level._replace(name=f"{title(line)}{name}"))
         # The optimum of distractors is the same for every K.
         alike = [level for level in found if level.name.startswith("optimum")]
         if len(alike) > 1 and np.ptp([level.value for level in alike]) < 1e-6:
             found = [level for level in found if level not in alike[1:]]
-            found[found.index(alike[0])] = dataclasses.replace(alike[0], name="optimum")
+            found[found.index(alike[0])] = alike[0]._replace(name="optimum")
         return found
 
     def level(self, line: str, problem: dict[str, Any], results: Results) -> Level:
@@ -155,8 +160,7 @@ class Learning(Panel):
     def records(self, results: Results) -> list[list[Any]]:
         found = super().records(results)
         for name in self.curves:
-            for seed in self.seeds:
-                run = results[f"{name} {seed}"]
+            for seed, run in zip(self.seeds, self.runs_of(name, results), strict=True):
                 found += [["run", name, seed, *point] for point in run["points"]]
                 found.append(["end of run", name, seed, "", run["regret"], run["se"]])
         return found + [

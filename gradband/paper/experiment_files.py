@@ -7,7 +7,7 @@ each profile, whose settings take precedence. `rows` list the paper's numbers to
 import dataclasses
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gradband.core import files
 from gradband.core.errors import InputError, unknown
@@ -26,8 +26,7 @@ PAPERS = Path(__file__).parent / "experiments"
 OWN = ("title", "caption", "panels", "rows", *PROFILES)
 
 
-@dataclasses.dataclass(frozen=True)
-class Experiment:
+class Experiment(NamedTuple):
     """A figure or table: its panels, and the rows that compare numbers of the paper."""
 
     name: str
@@ -85,26 +84,24 @@ def _panel(entry: dict[str, Any], common: dict[str, Any], profile: str, seeds: t
 
 
 def panels_of(experiments: list[Experiment]) -> dict[str, Panel]:
-    """All panels of these experiments, by their names."""
+    """All panels of these experiments, by name."""
     return {panel.name: panel for experiment in experiments for panel in experiment.panels}
 
 
 def exchanged(experiments: list[Experiment], own: dict[str, Panel]) -> list[Experiment]:
     """The experiments with these panels instead of those of the same names."""
-    return [
-        dataclasses.replace(experiment, panels=tuple(own.get(p.name, p) for p in experiment.panels))
-        for experiment in experiments
-    ]
+    return [e._replace(panels=tuple(own.get(p.name, p) for p in e.panels)) for e in experiments]
 
 
 def wanted(
     what: list[str], profile: str, seeds: tuple[int, ...] = (), folder: Path | None = None
 ) -> list[Experiment]:
     """The experiments and panels of these names, in the paper's order; `all` stands for all of them."""
-    paths = sorted((folder or PAPERS).glob("*.toml"), key=lambda path: path.stem)
-    paths.sort(key=lambda path: ORDER.index(path.stem) if path.stem in ORDER else len(ORDER))
+    folder = folder or PAPERS
+    order = {name: place for place, name in enumerate(ORDER)}
+    paths = sorted(folder.glob("*.toml"), key=lambda path: (order.get(path.stem, len(ORDER)), path.stem))
     if not paths:
-        raise InputError(f"there are no experiment files (*.toml) in {folder or PAPERS}")
+        raise InputError(f"there are no experiment files (*.toml) in {folder}")
     everything = [load(path, profile, seeds) for path in paths]
     names = [experiment.name for experiment in everything]
     panels = [panel.name for experiment in everything for panel in experiment.panels]
@@ -118,6 +115,5 @@ def wanted(
     for experiment in everything:
         whole = "all" in what or experiment.name in what
         chosen = tuple(panel for panel in experiment.panels if whole or panel.name in what)
-        if chosen:
-            found.append(dataclasses.replace(experiment, panels=chosen))
+        found += [experiment._replace(panels=chosen)] if chosen else []
     return found

@@ -16,6 +16,7 @@ from gradband.paper.rows import Row
 from gradband.paper.unit import command
 
 WORDS = ("remark", "value")  # columns of text
+CLASSES = {rows_of.AGREES: "good", rows_of.DISAGREES: "bad"}
 PROFILES = {
     "paper": "This is the paper profile: the paper's own numbers of runs, iterations and instances.",
     "quick": "This is the <strong>quick profile</strong>: fewer runs than the paper, and in Figures 2c and "
@@ -58,7 +59,8 @@ def _rows(rows: list[Row]) -> str:
     body = "".join(
         f'<tr><th scope="row" class="words">{_text(row.what)}</th><td class="says">{_text(row.says)}</td>'
         f"<td>{_minus(f'{row.ours:.2f}')} ± {row.se:.2f}</td>"
-        f"<td>{'–' if row.z is None else _minus(f'{row.z:+.1f}')}</td><td>{_verdict(row)}</td>"
+        f"<td>{'–' if row.z is None else _minus(f'{row.z:+.1f}')}</td>"
+        f'<td><span class="{CLASSES.get(row.verdict, "")}">{_text(row.verdict or "–")}</span></td>'
         f'<td class="words remark">{_text(row.remark)}<details><summary>redo<span class="unseen"> '
         f"{_text(row.what)}</span></summary><code>{_text(row.redo)}</code></details></td></tr>"
         for row in rows
@@ -68,11 +70,8 @@ def _rows(rows: list[Row]) -> str:
         agree = numbers.count(rows_of.AGREES)
         summary += f"{agree} of {len(numbers)} numbers agree within {rows_of.FAR:g} standard errors. "
     if words:
-        counts = [words.count(word) for word in (rows_of.AGREES, rows_of.DISAGREES, rows_of.OPEN)]
-        summary += (
-            f"Of {len(words)} statements, {counts[0]} hold, {counts[1]} do not, and {counts[2]} are "
-            "undecided. "
-        )
+        hold, fail, left = map(words.count, (rows_of.AGREES, rows_of.DISAGREES, rows_of.OPEN))
+        summary += f"Of {len(words)} statements, {hold} hold, {fail} do not, and {left} are undecided. "
     columns = ["what", "paper", "ours", "z", "verdict", "remark"]
     return f"""<section id="rows"><h2>Number by number</h2>
 <p>{summary}z is the difference in combined standard errors. If the paper gives words instead of a number,
@@ -80,11 +79,6 @@ its column has the words, and the remark says which range they are read as: an o
 factor of ten, &quot;orders&quot; are at least two of them (nearer to 100 than to 10), comparable is less
 than half of one, close is within a tenth. Our number is tested against that range at the 5 % level.</p>
 {_table("The paper's numbers and ours", columns, body)}</section>"""
-
-
-def _verdict(row: Row) -> str:
-    kind = {rows_of.AGREES: "good", rows_of.DISAGREES: "bad"}.get(row.verdict, "")
-    return f'<span class="{kind}">{_text(row.verdict or "–")}</span>'
 
 
 def _minus(number: str) -> str:

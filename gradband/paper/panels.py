@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Collection
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from gradband.core.errors import InputError
 from gradband.paper.unit import Unit
@@ -24,8 +24,7 @@ NAMES = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class Series:
+class Series(NamedTuple):
     """A curve y(x) with half the width of a band around it; `runs` are single runs, drawn faintly.
 
     A curve without a standard error is exact.
@@ -39,8 +38,7 @@ class Series:
     runs: tuple[list[float], ...] = ()
 
 
-@dataclasses.dataclass(frozen=True)
-class Level:
+class Level(NamedTuple):
     """A number that does not depend on x, with its standard error (0: exact)."""
 
     name: str

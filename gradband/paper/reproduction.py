@@ -83,5 +83,5 @@ def gather(experiments: list[Experiment], store: Store, profile: str) -> Reprodu
     kept = []
     for experiment in experiments:
         panels = tuple(panel for panel in experiment.panels if panel.name in results)
-        kept += [dataclasses.replace(experiment, panels=panels)] if panels else []
+        kept += [experiment._replace(panels=panels)] if panels else []
     return Reproduction(profile, kept, results)

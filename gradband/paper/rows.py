@@ -1,9 +1,8 @@
 """Rows that compare with the paper: what it says, what we find, and how far apart they are."""
 
-import dataclasses
 import math
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 from gradband.core.errors import InputError, shown, unknown
 from gradband.paper.curves import Learning
@@ -14,8 +13,7 @@ AGREES, DISAGREES, OPEN = "agrees", "disagrees", "open"
 FAR = 3.0  # standard errors beyond which numbers disagree
 
 
-@dataclasses.dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """What the paper says, our number, and whether they agree.
 
     If the paper gives no error, z uses that of `samples` instances. A statement in words is read as a range
