@@ -16,18 +16,13 @@ if TYPE_CHECKING:
 def explain(
     file: options.PolicyFile,
     problem: Annotated[
-        str | None,
-        Option(
-            help="Problem to play, a name or a TOML file (default: the one that the policy was learned on)."
-        ),
+        str | None, Option(help="Problem to play, a name or a TOML file (default: the policy's own).")
     ] = None,
     trust: options.Trust = None,
     arms: options.Arms = None,
     horizon: options.Horizon = None,
     instances: options.Instances = 4000,
-    optimal: Annotated[
-        bool, Option(help="Show the problem's optimal policy too, if it can be computed.")
-    ] = True,
+    optimal: Annotated[bool, Option(help="Show the optimal policy too, if it can be computed.")] = True,
     seed: options.Seed = 0,
     devices: options.Devices = None,
     memory: options.Memory = None,

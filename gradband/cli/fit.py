@@ -11,45 +11,34 @@ from gradband.cli import options, shared, terminal
 
 def fit(
     data: Annotated[Path, Argument(metavar="DATA", help="A CSV or Parquet file of past experiments.")],
-    experiment: Annotated[
-        str, Option(help="Column with the experiment that a row belongs to.")
-    ] = "experiment",
+    experiment: Annotated[str, Option(help="Column with the experiment.")] = "experiment",
     arm: Annotated[str, Option(help="Column with the arm.")] = "arm",
     pulls: Annotated[str, Option(help="Counts: column with the pulls.")] = "pulls",
     successes: Annotated[str, Option(help="Counts: column with the successes.")] = "successes",
     reward: Annotated[str, Option(help="Outcomes, one row per pull: column with the rewards.")] = "reward",
     prior: Annotated[
         str,
-        Option(
-            help="pooled, hierarchical, varying or mixture (default: the best on held-out experiments)."
-        ),
+        Option(help="pooled, hierarchical, varying or mixture (default: best on held-out experiments)."),
     ] = "",
     arms: Annotated[int | None, Option(help="Arms of a test (default: as in most experiments).")] = None,
     horizon: Annotated[
-        int | None,
-        Option(help="Pulls of a test (default: as in the median experiment, for that many arms)."),
+        int | None, Option(help="Pulls of a test (default: the median experiment's, for that many arms).")
     ] = None,
     afterwards: Annotated[
         int, Option(help="People who see the chosen arm after the test: their rewards count too.")
     ] = 0,
-    pulls_per_round: Annotated[
-        int, Option(help="Pulls decided at a time, before their results are seen.")
-    ] = 1,
+    pulls_per_round: Annotated[int, Option(help="Pulls decided before their results are seen.")] = 1,
     held_out: Annotated[float, Option(help="Share of the experiments to hold out.")] = 0.2,
     held_out_last: Annotated[
         bool,
         Option(
-            "--held-out-last",
-            help="Hold out the last experiments of the file, which must be in order of time, instead of "
-            "random ones.",
+            "--held-out-last", help="Hold out the last experiments, if in order of time, not random ones."
         ),
     ] = False,
     arms_matter: Annotated[
         bool, Option("--arms-matter", help="Arms are the same in every experiment, identified by name.")
     ] = False,
-    drop_bad: Annotated[
-        bool, Option("--drop-bad", help="Drop invalid rows instead of raising an error.")
-    ] = False,
+    drop_bad: Annotated[bool, Option("--drop-bad", help="Drop invalid rows (default: error).")] = False,
     add_up: Annotated[
         bool, Option("--sum", help="Add up rows of the same experiment and arm, such as daily counts.")
     ] = False,

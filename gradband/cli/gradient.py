@@ -14,19 +14,14 @@ def gradient(
     problem: options.ProblemName = "two-point",
     policy: options.PolicyName = "softelim",
     theta: Annotated[str, Option(help="Values of θ, as low:high:count, or one value.")] = "0.2:2:10",
-    baselines: Annotated[
-        str, Option(help="Baselines to compare, separated by commas.")
-    ] = "none,optimal,self",
+    baselines: Annotated[str, Option(help="Baselines, separated by commas.")] = "none,optimal,self",
     exact: Annotated[
         bool,
         Option(
-            "--exact",
-            help="Add the exact gradient: two Bernoulli arms, up to 400 rounds, policies of counts.",
+            "--exact", help="Add the exact gradient: 2 Bernoulli arms, ≤ 400 rounds, policies of counts."
         ),
     ] = False,
-    rollouts: Annotated[
-        int | None, Option(help="Rollouts on each instance, for leave-one-out (default: 4).")
-    ] = None,
+    rollouts: Annotated[int | None, Option(help="Rollouts per instance (of leave-one-out: 4).")] = None,
     returns: Annotated[str, Option(help="Rewards in the return: realised or expected.")] = "realised",
     arms: options.Arms = None,
     horizon: options.Horizon = None,

@@ -25,7 +25,7 @@ def describe(problem: "Problem", source: str) -> str:
 
 
 def about(problem: "Problem", source: str) -> dict[str, Any]:
-    """The problem as it stands in results."""
+    """The problem as results have it."""
     return problem.describe() | {"name": label_of(problem, source)}
 
 
@@ -57,11 +57,8 @@ def show_standing(found: "Standing", title: str, notes: str, details: bool = Fal
     for row in found.table.rows:
         cells = [shortened(row.name), *terminal.with_error(row.regret)]
         if details:
-            cells += (
-                ("", "")
-                if row.name == best
-                else terminal.with_error(found.table.difference(row.name, best))
-            )
+            above = found.table.difference(row.name, best)
+            cells += ["", ""] if row.name == best else terminal.with_error(above)
         cells += [terminal.share_bar(shares[row.name])] if shares else []
         rows.append(cells + ([f"{row.seconds:.2f}"] if details else []))
     columns = ["policy", "Bayes regret", "± se", *(["above the first", "± se"] if details else [])]

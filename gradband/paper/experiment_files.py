@@ -6,6 +6,7 @@ each profile, whose settings take precedence. `rows` list the paper's numbers to
 
 import dataclasses
 import tomllib
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,8 +39,7 @@ class Experiment(NamedTuple):
 
 def load(path: Path, profile: str, seeds: tuple[int, ...] = ()) -> Experiment:
     """The experiment of a file in a profile, with other seeds for learning if given."""
-    if profile not in PROFILES:
-        raise unknown("profile", profile, PROFILES)
+    _check_known("profile", [profile], PROFILES)
     text = files.read(path, SIZE_LIMIT)
     try:
         given = tomllib.loads(text.decode("utf-8"))
@@ -60,23 +60,24 @@ def parse(name: str, given: dict[str, Any], profile: str, seeds: tuple[int, ...]
         panel.units()  # raises an error before any work is done
     for row in given.get("rows", ()):
         rows.check(row, {panel.name: panel for panel in found})
-    known = {field.name for panel in found for field in dataclasses.fields(panel)}
-    for key in common:
-        if key not in known:
-            raise unknown("key", key, known)
+    _check_known("key", common, {field.name for panel in found for field in dataclasses.fields(panel)})
     return Experiment(name, given["title"], given["caption"], tuple(found), tuple(given.get("rows", ())))
+
+
+def _check_known(what: str, words: Iterable[str], known: Collection[str]) -> None:
+    """Raises an error for a word that is not known."""
+    for word in words:
+        if word not in known:
+            raise unknown(what, word, known)
 
 
 def _panel(entry: dict[str, Any], common: dict[str, Any], profile: str, seeds: tuple[int, ...]) -> Panel:
     """A panel: its own settings override those of all panels, and in each the profile's override others."""
-    kind = KINDS.get(entry["kind"])
-    if kind is None:
-        raise unknown("kind of panel", entry["kind"], KINDS)
+    _check_known("kind of panel", [entry["kind"]], KINDS)
+    kind = KINDS[entry["kind"]]
     known = {field.name for field in dataclasses.fields(kind)}
     own = {key: entry[key] for key in entry if key not in ("kind", *PROFILES)} | entry.get(profile, {})
-    for key in own:
-        if key not in known:
-            raise unknown(f"key of {entry['name']}", key, known)
+    _check_known(f"key of {entry['name']}", own, known)
     own["minutes"] = entry["minutes"][profile]
     if seeds and kind is Learning:
         own["seeds"] = seeds
@@ -96,7 +97,7 @@ def exchanged(experiments: list[Experiment], own: dict[str, Panel]) -> list[Expe
 def wanted(
     what: list[str], profile: str, seeds: tuple[int, ...] = (), folder: Path | None = None
 ) -> list[Experiment]:
-    """The experiments and panels of these names, in the paper's order; `all` stands for all of them."""
+    """The experiments and panels of these names, in the paper's order; `all` means all of them."""
     folder = folder or PAPERS
     order = {name: place for place, name in enumerate(ORDER)}
     paths = sorted(folder.glob("*.toml"), key=lambda path: (order.get(path.stem, len(ORDER)), path.stem))
@@ -107,10 +108,7 @@ def wanted(
     panels = [panel.name for experiment in everything for panel in experiment.panels]
     if len({*panels}) < len(panels):
         raise InputError(f"panel names must be unique: {', '.join(sorted(panels))}")
-    known = dict.fromkeys(["all", *names, *panels])
-    for word in what:
-        if word not in known:
-            raise unknown("experiment or panel", word, known)
+    _check_known("experiment or panel", what, dict.fromkeys(["all", *names, *panels]))
     found = []
     for experiment in everything:
         whole = "all" in what or experiment.name in what

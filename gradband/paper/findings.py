@@ -1,10 +1,10 @@
 """Places where the paper is imprecise: for each, the work that shows it and what it shows."""
 
 import dataclasses
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from gradband.paper.curves import dqn
-from gradband.paper.panels import Panel, Results, benchmark, records_of_units
+from gradband.paper.panels import Panel, Results, benchmark
 from gradband.paper.rows import z_score
 from gradband.paper.unit import Unit
 
@@ -23,9 +23,6 @@ class Finding(Panel):
 
     def evidence(self, results: Results) -> Evidence:
         raise NotImplementedError
-
-    def records(self, results: Results) -> list[list[Any]]:
-        return records_of_units(results)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

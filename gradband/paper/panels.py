@@ -75,15 +75,23 @@ class Panel:
         return ""
 
     def records(self, results: Results) -> list[list[Any]]:
-        """All its numbers: what, series, run, x, value and standard error of each."""
-        found = [
-            ["curve", curve.name, "", x, y, se]
-            for curve in self.series(results)
-            for x, y, se in zip(curve.x, curve.y, curve.se or [0.0] * len(curve.x), strict=True)
-        ]
-        return found + [
-            ["line", level.name, "", "", level.value, level.se] for level in self.levels(results)
-        ]
+        """All its numbers: what, series, run, x, value and standard error of each.
+
+        If it has no curves, these are the regrets and gradients of its units.
+        """
+        curves = self.series(results)
+        if not curves:
+            return [
+                [what, label, "", "", result[what], result.get("se", "")]
+                for label, result in results.items()
+                for what in ("regret", "gradient")
+                if result.get(what) is not None
+            ]
+        found: list[list[Any]] = []
+        for curve in curves:
+            points = zip(curve.x, curve.y, curve.se or [0.0] * len(curve.x), strict=True)
+            found += [["curve", curve.name, "", *point] for point in points]
+        return found + [["line", name, "", "", value, se] for name, value, se in self.levels(results)]
 
     def row_keys(self, of: dict[str, Any]) -> dict[str, Collection[Any]]:
         """What a row beside the paper may be about: the keys of its `of`, and their values."""
@@ -94,7 +102,7 @@ class Panel:
         raise NotImplementedError
 
     def on(self, name: str = "", **size: Any) -> dict[str, Any]:
-        """A problem as it stands in a unit: only what is not the default."""
+        """A problem as units have it: only what is not the default."""
         length = {"horizon": self.horizon} if self.horizon is not None else {}
         noise = {"noise": self.noise} if self.noise != "shared" else {}
         return {"name": name or self.problem, **length, **size, **noise}
@@ -116,16 +124,6 @@ def benchmark(policy: str, problem: dict[str, Any], instances: int) -> Unit:
     return {"do": "evaluate", "problem": plain(problem), **settings}
 
 
-def records_of_units(results: Results) -> list[list[Any]]:
-    """The regrets and gradients of units, as `Panel.records` has them."""
-    return [
-        [what, label, "", "", result[what], result.get("se", "")]
-        for label, result in results.items()
-        for what in ("regret", "gradient")
-        if result.get(what) is not None
-    ]
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Table(Panel):
     """Benchmarks on problems, beside the paper's numbers."""
@@ -145,9 +143,6 @@ class Table(Panel):
 
     def settings(self) -> str:
         return f"{describe_instances(self.benchmarks, self.printed)}, seed 0."
-
-    def records(self, results: Results) -> list[list[Any]]:
-        return records_of_units(results)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
