@@ -144,7 +144,7 @@ def test_resuming_a_finished_run_changes_nothing(run, tmp_path, learned):
 def test_resuming_without_a_checkpoint_starts_one_and_says_so(run, learned):
     ran = run("learn", *LEARN, "--json", "--resume")
     assert numbers(json.loads(ran.out)) == numbers(learned.result)
-    assert "no checkpoint in runs/two-point-softelim: starting anew" in ran.err
+    assert "no checkpoint in runs/two-point-softelim: starting from scratch" in ran.err
 
 
 def test_nothing_to_learn_is_said_and_the_policy_saved(run, tmp_path):
@@ -456,7 +456,7 @@ def test_failure_that_is_not_bad_input_gives_one_line_too(run, monkeypatch):
     def broken(*arguments):
         raise ZeroDivisionError("all\nbroken")
 
-    monkeypatch.setattr("gradband.cli.compare.load_problem", broken)
+    monkeypatch.setattr("gradband.cli.options.load_problem", broken)
     assert run("compare") == (1, "", "gradband: ZeroDivisionError: all\n")
 
 
@@ -464,7 +464,7 @@ def test_interrupting_gives_one_line(run, monkeypatch):
     def interrupted(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("gradband.cli.compare.load_problem", interrupted)
+    monkeypatch.setattr("gradband.cli.options.load_problem", interrupted)
     assert run("compare") == (130, "", "gradband: interrupted\n")
 
 

@@ -86,7 +86,7 @@ def test_compare_says_why_there_is_no_optimum(run):
     assert found["optimum"] is None
     assert found["policies"][0]["share"] is None
     _, out, _ = run("compare", *sizes)
-    assert "No optimum to compare with: the optimum can be computed for bernoulli rewards" in out
+    assert "No optimum to compare with: the optimum needs bernoulli rewards, not beta rewards" in out
 
 
 def test_learn_fills_in_the_optimum(run):
@@ -110,7 +110,7 @@ def test_gradient_has_rows_for_the_exact_one(run):
     ("command", "words"),
     [
         ("optimum bernoulli-10", "with 10 arms a horizon of 23 is feasible"),
-        ("optimum beta-10", "bernoulli rewards, not for beta rewards"),
+        ("optimum beta-10", "bernoulli rewards, not beta rewards"),
         ("optimum uniform-2 --horizon 5000", "a horizon of"),
         ("optimum uniform-2 --out taken/x", "can't write to taken/x"),
         ("gradient --policy exp3 --exact", "exp3 can't be evaluated exactly"),

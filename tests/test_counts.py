@@ -60,7 +60,7 @@ def wins(a, b, c, d):
 def test_thompson_sampling_wins_as_often_as_the_closed_form_says():
     table = _Thompson(ThompsonSampling(a=1.0, b=2.0), 12)
     for t in (1, 4, 11):
-        first, _ = table.layer(t)
+        (first,) = table.layer(t)
         truth = [
             wins(1 + s0, 2 + pulls - s0, 1 + s1, 2 + t - pulls - s1)
             for pulls in range(t + 1)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import jax
 import matplotlib.image
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from conftest import assert_z
@@ -173,7 +172,7 @@ def test_uniform_policy_is_uniform_everywhere(uniform):
     assert [window.agreement for window in found.windows] == [None, None, None]
     assert found.maps.optimal is None
     assert found.strips.optimal is None
-    assert "gaussian prior" in found.note
+    assert "gaussian rewards" in found.note
     assert [(window.first, window.last) for window in found.windows] == [(4, 28), (113, 137), (226, 250)]
     # Three standard deviations of a difference of means after 28 rounds, of 28 / 3 pulls each.
     assert found.maps.leads[-1] == pytest.approx(3 * np.sqrt(2 * (0.5**2 + 3 / 28)), rel=0.05)
@@ -221,19 +220,17 @@ def test_rare_rewards_are_shown_where_they_differ():
         assert (columns > 0).sum() >= 10
         assert columns.sum() > 0.8 * histories.sum()
     assert [(window.first, window.last) for window in found.windows][0] == (101, 400)
-    shown = figures.explained(plt, "softelim on rare", found)
+    shown = figures.explanation("softelim on rare", found)
     titles = [axis.title for axis in shown.axes if axis.get_title()]
     labels = [label for axis in shown.axes[:3] for label in axis.get_xticklabels()]
     assert apart([*titles, shown._suptitle], shown)
     assert apart(labels, shown)
-    plt.close(shown)
 
 
 def test_a_long_name_leaves_room_for_the_other_titles(found):
     long = dataclasses.replace(found, policy="a policy of a name that is far longer than others")
-    shown = figures.explained(plt, "its title " * 12, long)
+    shown = figures.explanation("its title " * 12, long)
     assert apart([axis.title for axis in shown.axes if axis.get_title()], shown)
-    plt.close(shown)
 
 
 def test_a_policy_learned_on_a_fitted_problem_is_explained(run, tmp_path):
@@ -338,7 +335,7 @@ def test_problem_can_be_given_and_may_have_no_optimal_policy(run, tmp_path, unif
     status, out, err = run("uniform.safetensors", *given, "--instances", 50)
     assert (status, err) == (0, "")
     assert "uniform on mine: 3 arms, 250 rounds, 50 instances" in out
-    assert "There is no optimal policy to show. The optimum can be computed for finite and beta" in out
+    assert "There is no optimal policy to show. The optimum needs bernoulli rewards, not gaussian" in out
     assert "agrees" not in out
 
 

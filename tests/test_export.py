@@ -197,7 +197,7 @@ def test_the_command_writes_a_model(tmp_path, monkeypatch, capsys):
     assert json.loads(said.out)["files"] == {"model": str(model)}
     onnx.checker.check_model(model.read_bytes(), full_check=True)
     before = policy.read_bytes()
-    own = "file of its own"
+    own = "choose another file"
     for words, says in (
         (("--to", "onx"), "did you mean"),
         (("--out", policy), own),

@@ -11,7 +11,7 @@ from gradband.cli import figures
 
 def boxes(texts, figure):
     """Where the texts that are seen stand, in pixels."""
-    figure.canvas.draw()
+    figure.draw_without_rendering()
     return [text.get_window_extent() for text in texts if text.get_visible() and text.get_text()]
 
 

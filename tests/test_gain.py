@@ -17,12 +17,12 @@ import gradband as gb
 from gradband import problems
 from gradband.cli.learn import show_gain
 from gradband.cli.main import main
-from gradband.cli.options import parse_policy
 from gradband.core import statistics
 from gradband.core.errors import InputError
 from gradband.evaluation import compare_with_defaults
 from gradband.evaluation.evaluate import Comparison, Row
 from gradband.policies import Counts
+from gradband.policies.given import parse_policy
 from gradband.problems import past_experiments, priors, thinning
 
 pytestmark = pytest.mark.brief

@@ -86,7 +86,7 @@ def test_enumeration_refuses_what_it_cannot_do():
         by_enumeration(SoftElim(), problems.named("two-point"))
     with pytest.raises(InputError, match="density"):
         by_enumeration(ThompsonSampling(), SMALL)
-    with pytest.raises(InputError, match="Bernoulli"):
+    with pytest.raises(InputError, match="needs bernoulli rewards, not beta"):
         by_enumeration(SoftElim(), problems.named("beta-10", horizon=10))
 
 

@@ -88,7 +88,7 @@ def test_a_policy_is_played_in_production_as_it_is_here(production, files):
     lines = "".join(json.dumps({"op": "select"}) + "\n" for _ in range(3))
     told = production.run("gradband", "play", path, "--journal", "test.jsonl", text=lines)
     assert told.returncode == 0
-    assert "goes on after 40 events, with the seed 3" in told.stderr
+    assert "resumes after 40 events, with the seed 3" in told.stderr
     again = [json.loads(line)["arm"] for line in told.stdout.splitlines()]
     assert again == [int(player.select()) for _ in range(3)]
 

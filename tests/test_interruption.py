@@ -190,7 +190,7 @@ def test_a_command_that_is_stopped_while_it_compares_says_what_is_saved(tmp_path
         process.send_signal(signal.SIGTERM)
         out, error = process.communicate(timeout=60)
     assert (process.returncode, out) == (128 + signal.SIGTERM, "")
-    assert f"{tmp_path / 'policy.safetensors'} has the learned policy" in error
+    assert f"the learned policy is saved in {tmp_path / 'policy.safetensors'}" in error
     assert "--resume only compares" in error
     assert "Traceback" not in error
 

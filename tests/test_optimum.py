@@ -284,12 +284,12 @@ def test_policy_on_a_grid_loses_as_much_as_is_said(monkeypatch, means, n, work):
 @pytest.mark.parametrize(
     ("problem", "match"),
     [
-        (Problem(priors.Gaussian(2), 10), "not for a gaussian prior"),
-        (Problem(priors.Table(np.zeros((4, 2, 9))), 9), "not for a table prior"),
-        (problems.named("beta-10", arms=2, horizon=10), "bernoulli rewards, not for beta rewards"),
+        (Problem(priors.Gaussian(2), 10), "bernoulli rewards, not gaussian rewards"),
+        (Problem(priors.Table(np.zeros((4, 2, 9))), 9), "bernoulli rewards, not realised rewards"),
+        (problems.named("beta-10", arms=2, horizon=10), "bernoulli rewards, not beta rewards"),
         (
             Problem(priors.Finite([[0.5, 0.1]], rewards=rewards.Gaussian()), 10),
-            "bernoulli rewards, not for gaussian",
+            "bernoulli rewards, not gaussian",
         ),
         (Problem(priors.Finite(np.full((257, 2), 0.5)), 10), "257 instances has too many posteriors: 256"),
     ],
@@ -302,7 +302,7 @@ def test_problems_without_an_optimum_are_refused(problem, match):
 
 def test_sampler_is_refused():
     prior = priors.Sampler(lambda key: jax.random.uniform(key, (2,)), arms=2)
-    with pytest.raises(InputError, match="not for a sampler prior: list instances of it"):
+    with pytest.raises(InputError, match="not a sampler prior: list instances of it"):
         optimum(Problem(prior, 10))
 
 

@@ -166,7 +166,7 @@ def test_a_journal_goes_on_where_it_stopped(policy, tmp_path):
     done, answers = play(policy, first, *options)
     assert (done.returncode, done.stderr) == (0, "")
     done, more = play(policy, [*second, {"op": "state"}], *options)
-    assert "goes on after 30 events" in done.stderr
+    assert "resumes after 30 events" in done.stderr
     _, whole = play(policy, [*first, *second, {"op": "state"}], "--seed", "3")
     assert answers + more == whole
     for line in journal.read_text().splitlines():
@@ -217,7 +217,7 @@ def test_a_half_written_last_line_is_dropped_wherever_it_stops(policy, tmp_path)
     assert done.returncode == 0
     path.write_bytes(path.read_bytes()[:-3])
     done, answers = play(policy, [{"op": "select"}], "--journal", str(path))
-    assert "dropped a last line that was not written to its end" in done.stderr
+    assert "dropped an incomplete last line" in done.stderr
     assert answers[0]["id"] == "#1"
 
 
@@ -426,7 +426,7 @@ def test_a_journal_has_its_seed(policy, tmp_path):
         Player(policy, seed + 1, journal=path)
     done, (answer,) = play(policy, [{"op": "state"}], "--journal", path)
     assert answer["state"] == state
-    assert f"goes on after 1 event, with the seed {seed}" in done.stderr
+    assert f"resumes after 1 event, with the seed {seed}" in done.stderr
     seeds = {play(policy, [{"op": "state"}])[1][0]["state"]["seed"] for _ in range(2)}
     assert len(seeds) == 2
 

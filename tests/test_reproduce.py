@@ -241,7 +241,7 @@ def test_an_interrupted_reproduction_says_what_is_left_and_shows_what_is_done(sm
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "units of work are left; the same command goes on" in errors
+    assert "units of work are left; the same command resumes" in errors
     assert "Traceback" not in errors
     assert (tmp_path / "report.html").exists()
     left = subprocess.run(["pgrep", "-f", str(tmp_path)], capture_output=True, text=True)
@@ -470,7 +470,7 @@ def test_a_wrong_experiment_is_one_sentence(change, words, tmp_path):
         (["--jobs", "0"], "jobs must be from 1 to 256, not 0"),
         (["fig1", "--only", "fig2"], "not both"),
         (["--experiments", "nowhere"], "there are no experiment files"),
-        ([","], "there is nothing to reproduce"),
+        ([","], "nothing to reproduce"),
     ],
 )
 def test_wrong_options_are_one_sentence(options, words, tmp_path, monkeypatch, capsys):
@@ -486,7 +486,7 @@ def test_two_at_work_in_a_folder_are_refused(small, tmp_path):
     with (tmp_path / ".lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         process = start(small, tmp_path)
-        assert "another gradband reproduce is at work" in process.communicate(timeout=60)[1]
+        assert "another gradband reproduce is running" in process.communicate(timeout=60)[1]
         assert process.returncode == 2
 
 
@@ -528,9 +528,9 @@ def test_z_scores_and_verdicts():
     assert rows.z_score(4.0, 0.3, 3.0, 0.4) == pytest.approx(2.0)
     assert rows.z_score(4.0, 0.0, 3.0, 0.0) is None
     assert rows.verdict("< 25", Level("", 27.0, 0.5)) == ("disagrees", "does not hold (p = 6e-05)")
-    assert rows.verdict("> 0", Level("", 2.0, 0.5), 2) == ("open", "not to be told (p = 0.2, 2 runs)")
+    assert rows.verdict("> 0", Level("", 2.0, 0.5), 2) == ("open", "undecided (p = 0.2, 2 runs)")
     assert rows.verdict("> 0", Level("", 2.0, 0.5), 10) == ("agrees", "holds (p = 0.003, 10 runs)")
-    assert rows.verdict("> 0", Level("", 2.0, 0.5), 1) == ("open", "one run does not tell")
+    assert rows.verdict("> 0", Level("", 2.0, 0.5), 1) == ("open", "one run is not enough to tell")
     assert [rows.of_z(z) for z in (None, -2.9, 3.1)] == ["", "agrees", "disagrees"]
 
 

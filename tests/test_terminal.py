@@ -13,7 +13,7 @@ def test_long_work_without_a_terminal_says_how_far_it_is(monkeypatch):
     monkeypatch.setattr(terminal, "NEXT_LINES", 0.02)
     stream = io.StringIO()
     monkeypatch.setattr("sys.stderr", stream)
-    with terminal.progress("learning", 1) as update:
+    with terminal.progress("learning") as update:
         update(0.25, "25/100  theta = 0.3")
         deadline = time.monotonic() + 30
         while stream.getvalue().count("\n") < 2 and time.monotonic() < deadline:
@@ -26,14 +26,14 @@ def test_long_work_without_a_terminal_says_how_far_it_is(monkeypatch):
 def test_short_work_without_a_terminal_says_nothing(monkeypatch):
     stream = io.StringIO()
     monkeypatch.setattr("sys.stderr", stream)
-    with terminal.progress("learning", 1) as update:
+    with terminal.progress("learning") as update:
         update(0.5, "half")
     assert stream.getvalue() == ""
 
 
 def test_the_clock_of_a_bar_goes_on_when_a_piece_of_work_is_done():
     now = 0.0
-    bar = terminal.live_bar(Console(file=io.StringIO(), force_terminal=True), 1)
+    bar = terminal.live_bars(Console(file=io.StringIO(), force_terminal=True), terminal.Elapsed())
     bar.get_time = lambda: now
     task = bar.add_task("evaluating", total=1, note="")
     tell = terminal.in_turn(lambda done, note: bar.update(task, completed=done, note=note), ["a", "b"])

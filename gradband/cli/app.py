@@ -1,10 +1,10 @@
-"""The commands that Typer parses: all of them except `play`, which it only lists."""
+"""The commands that Typer parses: all except `play`, which it only lists."""
 
 import sys
-from collections.abc import Callable
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from gradband._version import __version__
 from gradband.cli import play
@@ -30,43 +30,27 @@ app = typer.Typer(
 
 
 @app.callback(invoke_without_command=True)
-def root(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
-) -> None:
+def root(version: Annotated[bool, Option("--version", help="Print the version and exit.")] = False) -> None:
     if version:
         print(__version__)
         raise typer.Exit()
 
 
-def listed_play() -> None:
-    """Stands for `gradband play`, which is parsed without Typer, in the list of commands."""
-    play.play(sys.argv[2:])
-
-
-COMMANDS: dict[str, Callable[..., None]] = {
-    "fit": fit,
-    "learn": learn,
-    "play": listed_play,
-    "export": export,
-    "compare": compare,
-    "explain": explain,
-    "optimum": optimum,
-    "gradient": gradient,
-    "reproduce": reproduce,
-    "bench": bench,
-}
-for name, command in COMMANDS.items():
-    app.command(name, help=play.SUMMARY if name == "play" else None)(command)
+app.command()(fit)
+app.command()(learn)
+app.command("play", help=play.SUMMARY)(lambda: play.play(sys.argv[2:]))  # it has a parser of its own
+for command in (export, compare, explain, optimum, gradient, reproduce, bench):
+    app.command()(command)
 
 
 def run() -> int:
-    """Runs the command of `sys.argv`, and returns its exit code."""
+    """Runs the command of `sys.argv` and returns its exit code."""
     try:
         status = app(update_words(sys.argv[1:]), standalone_mode=False)
     except typer.TyperException as error:
         raise InputError(error.format_message()) from None
     except typer.Abort:
         raise KeyboardInterrupt from None
-    if status == 130:  # what typer makes of Ctrl-C
+    if status == 130:  # what Typer makes of Ctrl-C
         raise KeyboardInterrupt
     return status if isinstance(status, int) else 0

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Option
 
-from gradband.cli.options import Json
+from gradband.cli import options
 from gradband.core.errors import InputError, unknown
 
 QUICK = ("training", "lstm", "evaluation", "solvers", "gradient", "devices", "checkpoints", "start")
@@ -16,16 +17,17 @@ ROWS = (*QUICK, "libraries", "tuning", "growth", "processes", "choices", "memory
 
 def bench(
     quick: Annotated[
-        bool, typer.Option("--quick", help="Fewer repeats, and only what needs no other libraries.")
+        bool, Option("--quick", help="Fewer repeats, and only what needs no other libraries.")
     ] = False,
-    only: Annotated[str | None, typer.Option(help=f"Only these rows: {', '.join(ROWS)}.")] = None,
-    draw: Annotated[Path | None, typer.Option(help="Draw the rows into this SVG, PDF or PNG.")] = None,
-    json: Json = False,
+    only: Annotated[str | None, Option(help=f"Only these rows: {', '.join(ROWS)}.")] = None,
+    draw: Annotated[Path | None, Option(help="Draw the rows into this SVG, PDF or PNG.")] = None,
+    json: options.Json = False,
 ) -> None:
-    """Measure speed side by side with peers, as ratios in one run.
+    """Measure speed beside peers, as ratios from one run.
 
-    PyTorch, Optuna, river, SMPyBandits and MABWiser are each measured in an environment of its own, made in
-    the cache folder when first needed. Slopes are those of log time over log size.
+    PyTorch, Optuna, river, SMPyBandits and MABWiser each run in their own environment,
+    which is created in the cache folder when it is first needed. Slopes are of log time
+    over log size.
 
     Examples:
 

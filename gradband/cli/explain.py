@@ -1,42 +1,37 @@
 """`gradband explain`."""
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
-from gradband.cli.options import Arms, Devices, Horizon, Instances, Json, Memory, Seed, Trust, load_problem
-from gradband.cli.shared import make_folder, size_of
+from gradband.cli import options, shared, terminal
 
 if TYPE_CHECKING:
     from gradband.evaluation.explain import Explanation
 
 
 def explain(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A policy file.", show_default=False)],
+    file: options.PolicyFile,
     problem: Annotated[
-        str | None,
-        typer.Option(
-            help="Problem to play, a name or a TOML file (the one that the policy was learned on)."
-        ),
+        str | None, Option(help="Problem to play, a name or a TOML file (default: the policy's own).")
     ] = None,
-    trust: Trust = None,
-    arms: Arms = None,
-    horizon: Horizon = None,
-    instances: Instances = 4000,
-    optimal: Annotated[
-        bool, typer.Option(help="Show the problem's optimal policy too, where it can be computed.")
-    ] = True,
-    seed: Seed = 0,
-    devices: Devices = None,
-    memory: Memory = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for files (the policy file's own).")] = None,
-    json: Json = False,
+    trust: options.Trust = None,
+    arms: options.Arms = None,
+    horizon: options.Horizon = None,
+    instances: options.Instances = 4000,
+    optimal: Annotated[bool, Option(help="Show the optimal policy too, if it can be computed.")] = True,
+    seed: options.Seed = 0,
+    devices: options.Devices = None,
+    memory: options.Memory = None,
+    out: Annotated[Path | None, Option(help="Folder for files (default: that of the policy file).")] = None,
+    json: options.Json = False,
 ) -> None:
     """Draw what a policy does, beside what the optimal policy would do.
 
-    One picture: the probability of pulling an arm, by how far its mean is
+    The figure shows the probability of pulling an arm, by how far its mean is
     ahead and how often it was pulled, early, midway and late; and that of
     each arm over the rounds. Both policies are shown after the same histories.
 
@@ -49,7 +44,7 @@ def explain(
       gradband explain policy.safetensors --no-optimal --json
     """
     import gradband as gb
-    from gradband.cli import figures, terminal
+    from gradband.cli import figures
     from gradband.evaluation.evaluate import fresh_instances
     from gradband.evaluation.explain import problem_of
 
@@ -57,10 +52,10 @@ def explain(
     if problem is None:
         task = problem_of(learned, arms, horizon, file.parent)
     else:
-        task = load_problem(problem, arms, horizon)
+        task = options.load_problem(problem, arms, horizon)
     fresh_instances(task, instances)
-    folder = make_folder(out or file.parent)
-    with terminal.progress("explaining", 1) as update:
+    folder = shared.make_folder(out or file.parent)
+    with terminal.progress("explaining") as update:
         found = gb.explain(
             learned,
             task,
@@ -71,68 +66,42 @@ def explain(
             memory=memory,
             progress=lambda what, done: update(done, what),
         )
-    label = task.name or (Path(problem).stem if problem else "its problem")
-    title = f"{found.policy} on {label}: {size_of(task)}"
+    source = problem or "its problem"
+    title = f"{found.policy} on {shared.describe(task, source)}"
     files = {"figure": str(folder / "explain.png"), "result": str(folder / "explain.json")}
-    figures.explanation(Path(files["figure"]), title, found)
-    result = {
-        "problem": task.describe() | {"name": label},
-        "seed": seed,
-        **found.as_dict(),
-        "files": files,
-    }
+    figures.save(Path(files["figure"]), figures.explanation(title, found))
+    result = {"problem": shared.about(task, source), "seed": seed, **found.as_dict(), "files": files}
     terminal.emit(result, json, lambda: show(found, title, files), files["result"])
 
 
 def show(found: "Explanation", title: str, files: dict[str, str]) -> None:
-    """What the policy does early, midway and late, as a table."""
-    from gradband.cli import figures, terminal
+    """Prints what the policy does early, midway and late."""
+    from gradband.cli.figures import span
 
-    notes = [
-        f"Left alone, with less than 1 % of the pulls: {listed(found.left_alone)}.",
-        *([f"There is no optimal policy to show. {found.note}"] if found.note else []),
-        f"Files: {', '.join(files.values())}",
-    ]
-    shown = found.maps.optimal is not None
-    terminal.print_table(
-        f"{title}, {found.instances} instances",
-        [
-            "",
-            "pulls" if found.problem.pulls_per_round > 1 else "rounds",
-            "pulls the best so far",
-            "± se",
-            *(["agrees with the optimal policy", "± se"] if shown else []),
-        ],
-        [
-            [
-                window.name,
-                figures.span(window.first, window.last),
-                *(cell for share in (window.leading, window.agreement) if share for cell in percent(share)),
-            ]
-            for window in found.windows
-        ],
-        "\n".join(notes),
-    )
+    rounds = "pulls" if found.problem.pulls_per_round > 1 else "rounds"
+    columns = ["", rounds, "pulls the best so far", "± se"]
+    columns += [] if found.maps.optimal is None else ["agrees with the optimal policy", "± se"]
+    rows = []
+    for window in found.windows:
+        shares = [share for share in (window.leading, window.agreement) if share]
+        cells = [text for s in shares for text in (f"{100 * s.mean:.1f} %", f"{100 * s.se:.1f}")]
+        rows.append([window.name, span(window.first, window.last), *cells])
+    notes = f"Left alone, with less than 1 % of the pulls: {list_arms(found.left_alone)}.\n"
+    notes += f"There is no optimal policy to show. {found.note}\n" if found.note else ""
+    notes += f"Files: {', '.join(files.values())}"
+    terminal.print_table(f"{title}, {found.instances} instances", columns, rows, notes)
 
 
-def percent(share: Any) -> tuple[str, str]:
-    """A share and its standard error, in percent."""
-    return f"{100 * share.mean:.1f} %", f"{100 * share.se:.1f}"
+def list_arms(arms: Sequence[int]) -> str:
+    """Arms in words, with consecutive ones as a range.
 
-
-def listed(arms: Sequence[int]) -> str:
-    """Arms in words, runs of them in short.
-
-    >>> listed([1, 4, 5, 6]), listed([2]), listed([])
+    >>> list_arms([1, 4, 5, 6]), list_arms([2]), list_arms([])
     ('arms 1, 4–6', 'arm 2', 'no arm')
     """
     from gradband.cli.figures import span
 
-    runs: list[list[int]] = []
-    for arm in arms:
-        if runs and runs[-1][-1] == arm - 1:
-            runs[-1] = [runs[-1][0], arm]
-        else:
-            runs.append([arm])
+    # Within a run of consecutive arms, an arm's number less its place is constant.
+    groups = itertools.groupby(enumerate(arms), lambda entry: entry[1] - entry[0])
+    runs = [[arm for _, arm in group] for _, group in groups]
     words = ", ".join(span(run[0], run[-1]) for run in runs)
     return f"arm{'s' if len(arms) > 1 else ''} {words}" if runs else "no arm"

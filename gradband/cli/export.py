@@ -3,27 +3,27 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Option
 
-from gradband.cli.options import Json, Trust
+from gradband.cli import options, shared, terminal
 from gradband.core.errors import InputError, unknown
 
 FORMATS = ("onnx",)
 
 
 def export(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A policy file.", show_default=False)],
-    to: Annotated[str, typer.Option(metavar="FORMAT", help=f"One of: {', '.join(FORMATS)}.")] = "onnx",
-    out: Annotated[Path | None, typer.Option(help="The model's file (beside the policy's).")] = None,
-    trust: Trust = None,
-    json: Json = False,
+    file: options.PolicyFile,
+    to: Annotated[str, Option(metavar="FORMAT", help=f"One of: {', '.join(FORMATS)}.")] = "onnx",
+    out: Annotated[Path | None, Option(help="File to write (default: beside the policy file).")] = None,
+    trust: options.Trust = None,
+    json: options.Json = False,
 ) -> None:
-    """Write a policy as a model for other languages and browsers.
+    """Export a policy as a model for other languages and browsers.
 
-    ONNX: one step, from the state, an arm and its reward to the next state and
-    the probabilities of the arms. Begin with zeros for the state (or with the
-    metadata's first_state, if there is one) and an arm of -1, and draw each
-    arm from the probabilities. It needs the package onnx
+    The ONNX model is one step: it takes a state, an arm and its reward, and
+    returns the next state and the probabilities of the arms. Start with a state
+    of zeros (or the metadata's first_state, if there is one) and the arm -1,
+    and draw each arm from the probabilities. This needs the package onnx
     (pip install 'gradband[onnx]'). Policies that sample from a posterior (ts,
     hierarchical-ts), bayes-ucb and explore-then-commit can't be exported.
 
@@ -36,17 +36,17 @@ def export(
     if to not in FORMATS:
         raise unknown("format", to, FORMATS)
     import gradband as gb
-    from gradband.cli import terminal
-    from gradband.cli.shared import make_folder
     from gradband.policies.onnx import as_onnx, write
 
     model = as_onnx(gb.load(file, trust))
     target = out or file.with_suffix(".onnx")
     if target.is_dir() or target.resolve() == file.resolve():
-        raise InputError(f"the model can't be written to {target}: give a file of its own")
-    make_folder(target.parent)
+        raise InputError(f"the model can't be written to {target}: choose another file")
+    shared.make_folder(target.parent)
     write(model, target)
-    inputs, outputs = (list(map(described, ends)) for ends in (model.graph.input, model.graph.output))
+    inputs, outputs = (
+        [describe(entry) for entry in ends] for ends in (model.graph.input, model.graph.output)
+    )
     result = {
         "policy": model.graph.name,
         "inputs": inputs,
@@ -62,7 +62,7 @@ def export(
     terminal.emit(result, json, lambda: print(*lines, sep="\n"))
 
 
-def described(entry: Any) -> str:
+def describe(entry: Any) -> str:
     """An input or output: its name, kind and shape."""
     import onnx
 

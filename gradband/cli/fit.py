@@ -4,72 +4,54 @@ import math
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
-from gradband.cli.options import Json, Seed
-from gradband.cli.shared import file_name, make_folder
+from gradband.cli import options, shared, terminal
 
 
 def fit(
-    data: Annotated[
-        Path, typer.Argument(metavar="DATA", help="A CSV or Parquet file of past experiments.")
-    ],
-    experiment: Annotated[
-        str, typer.Option(help="The column that says which experiment a row belongs to.")
-    ] = "experiment",
-    arm: Annotated[str, typer.Option(help="The column that says which arm it was.")] = "arm",
-    pulls: Annotated[str, typer.Option(help="Counts: the column of pulls.")] = "pulls",
-    successes: Annotated[str, typer.Option(help="Counts: the column of successes.")] = "successes",
-    reward: Annotated[
-        str, typer.Option(help="Outcomes, one row per pull: the column of rewards.")
-    ] = "reward",
+    data: Annotated[Path, Argument(metavar="DATA", help="A CSV or Parquet file of past experiments.")],
+    experiment: Annotated[str, Option(help="Column with the experiment.")] = "experiment",
+    arm: Annotated[str, Option(help="Column with the arm.")] = "arm",
+    pulls: Annotated[str, Option(help="Counts: column with the pulls.")] = "pulls",
+    successes: Annotated[str, Option(help="Counts: column with the successes.")] = "successes",
+    reward: Annotated[str, Option(help="Outcomes, one row per pull: column with the rewards.")] = "reward",
     prior: Annotated[
         str,
-        typer.Option(
-            help="pooled, hierarchical, varying or mixture; by default the best on experiments held out."
-        ),
+        Option(help="pooled, hierarchical, varying or mixture (default: best on held-out experiments)."),
     ] = "",
-    arms: Annotated[int | None, typer.Option(help="Arms of a test (as most experiments had).")] = None,
+    arms: Annotated[int | None, Option(help="Arms of a test (default: as in most experiments).")] = None,
     horizon: Annotated[
-        int | None, typer.Option(help="Pulls of a test (as the median experiment had, for that many arms).")
+        int | None, Option(help="Pulls of a test (default: the median experiment's, for that many arms).")
     ] = None,
     afterwards: Annotated[
-        int, typer.Option(help="People who see the arm that a test ends on, after it: they count too.")
+        int, Option(help="People who see the chosen arm after the test: their rewards count too.")
     ] = 0,
-    pulls_per_round: Annotated[
-        int,
-        typer.Option(help="Pulls that are decided at a time, before their results are seen."),
-    ] = 1,
-    held_out: Annotated[float, typer.Option(help="Share of the experiments to hold out.")] = 0.2,
+    pulls_per_round: Annotated[int, Option(help="Pulls decided before their results are seen.")] = 1,
+    held_out: Annotated[float, Option(help="Share of the experiments to hold out.")] = 0.2,
     held_out_last: Annotated[
         bool,
-        typer.Option(
-            "--held-out-last",
-            help="Hold out the last experiments of the file, where they are in order of time, "
-            "in place of random ones.",
+        Option(
+            "--held-out-last", help="Hold out the last experiments, if in order of time, not random ones."
         ),
     ] = False,
     arms_matter: Annotated[
-        bool,
-        typer.Option("--arms-matter", help="Arms are the same in every experiment, and differ by name."),
+        bool, Option("--arms-matter", help="Arms are the same in every experiment, identified by name.")
     ] = False,
-    drop_bad: Annotated[
-        bool, typer.Option("--drop-bad", help="Leave rows with faults out, in place of refusing them.")
-    ] = False,
+    drop_bad: Annotated[bool, Option("--drop-bad", help="Drop invalid rows (default: error).")] = False,
     add_up: Annotated[
-        bool,
-        typer.Option("--sum", help="Add up rows of the same experiment and arm, such as daily counts."),
+        bool, Option("--sum", help="Add up rows of the same experiment and arm, such as daily counts.")
     ] = False,
-    seed: Seed = 0,
-    out: Annotated[Path | None, typer.Option(help="Folder for files (runs/DATA-fit).")] = None,
-    json: Json = False,
+    seed: options.Seed = 0,
+    out: Annotated[Path | None, Option(help="Folder for files (default: runs/DATA-fit).")] = None,
+    json: options.Json = False,
 ) -> None:
     """Fit priors to past experiments, and write a problem for `gradband learn`.
 
     A row is an arm of an experiment with its pulls and successes, or, if there is
     a column of rewards, a single pull. CSV files may be separated by commas,
-    semicolons or tabs, and compressed with gzip. Priors are compared by how likely they make
-    experiments that were held out.
+    semicolons or tabs, and compressed with gzip. Priors are compared by their
+    likelihood on held-out experiments.
 
     Examples:
 
@@ -83,7 +65,6 @@ def fit(
 
       gradband fit daily.csv.gz --sum --held-out-last
     """
-    from gradband.cli import terminal
     from gradband.problems import fitted
     from gradband.problems import past_experiments as past
 
@@ -93,8 +74,8 @@ def fit(
     everything = past.read(data, columns, arms_matter, drop_bad, add_up)
     parts = everything.split(held_out, seed, held_out_last)
     test = test.like(everything)
-    folder = make_folder(out or Path("runs") / file_name(f"{data.stem}-fit"))
-    with terminal.progress("fitting", 1) as update:
+    folder = shared.make_folder(out or Path("runs") / shared.file_name(f"{data.stem}-fit"))
+    with terminal.progress("fitting") as update:
         found = fitted.fit_problem(*parts, test, prior, tuple(everything.notes), update)
     files = found.save(folder, data.stem) | {"result": str(folder / "result.json")}
     result = {**found.as_dict(), "seed": seed, "file": files["problem"], "files": files}
@@ -103,30 +84,19 @@ def fit(
 
 
 def show(title: str, result: dict[str, Any]) -> None:
-    """The fitted priors as a table, and what to do next."""
-    from gradband.cli import terminal
-
-    terminal.print_table(
-        title,
-        ["prior", "what it says", "log-likelihood", "below the best", "± se"],
-        [
-            [
-                row["name"],
-                ", ".join(f"{name} {value['mean']:.4g}" for name, value in row["numbers"].items()),
-                f"{row['log_likelihood']:.3f}",
-                f"{row['below']:.3f}" if row["below"] else "",
-                f"{row['below_se']:.3f}" if row["below"] and math.isfinite(row["below_se"]) else "",
-            ]
-            for row in result["priors"]
-        ],
-        "\n".join(
-            [
-                *result["notes"],
-                f"Chosen: {result['prior']['name']}, for {result['arms']} arms and {result['horizon']} "
-                "pulls. Log-likelihoods are means over experiments held out.",
-                f"Files: {', '.join(result['files'].values())}",
-                f"Next: gradband learn {result['file']}",
-            ]
-        ),
-        texts=2,
-    )
+    """Prints the fitted priors, and the next command."""
+    rows = []
+    for row in result["priors"]:
+        numbers = ", ".join(f"{name} {value['mean']:.4g}" for name, value in row["numbers"].items())
+        below = f"{row['below']:.3f}" if row["below"] else ""
+        se = f"{row['below_se']:.3f}" if row["below"] and math.isfinite(row["below_se"]) else ""
+        rows.append([row["name"], numbers, f"{row['log_likelihood']:.3f}", below, se])
+    notes = [
+        *result["notes"],
+        f"Chosen: {result['prior']['name']}, for {result['arms']} arms and {result['horizon']} pulls. "
+        "Log-likelihoods are means over held-out experiments.",
+        f"Files: {', '.join(result['files'].values())}",
+        f"Next: gradband learn {result['file']}",
+    ]
+    columns = ["prior", "what it says", "log-likelihood", "below the best", "± se"]
+    terminal.print_table(title, columns, rows, "\n".join(notes), texts=2)

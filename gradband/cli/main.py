@@ -1,4 +1,4 @@
-"""Where the command line starts: which parser a command has, and what becomes of its errors."""
+"""Entry point of the command line: chooses a command's parser, and reports errors in one sentence."""
 
 import os
 import sys
@@ -13,7 +13,7 @@ EXTRAS = {"fit": "data", "export": "onnx"}
 """what a command needs if that is not the extra `learn`"""
 USAGE = f"""gradband {__version__}, as installed for production:
 
-  gradband play FILE    plays a policy (--help says how)
+  gradband play FILE    plays a policy (see gradband play --help)
 
 Every other command needs pip install 'gradband[learn]'."""
 
@@ -21,32 +21,32 @@ Every other command needs pip install 'gradband[learn]'."""
 def use_cache() -> None:
     """Keeps compiled code in the user's cache folder, so that the second run starts at once.
 
-    Set by environment variables, before JAX is imported; a choice of the user's own stays.
+    It sets environment variables, before JAX is imported; those that the user has set stay.
     """
     folder = resources.cache_folder("compiled")
-    if folder is None:
-        return
-    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(folder))
-    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
-    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
+    if folder is not None:
+        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(folder))
+        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
 
 
 def main() -> None:
-    """Runs the command line: exit code 2 for bad input, 1 for a failure, one sentence each."""
-    warnings.formatwarning = in_a_sentence
+    """Runs the command line. The exit code is 2 for bad input and 1 for a failure."""
+    # A warning is one sentence, without the line of code that it comes from.
+    warnings.formatwarning = lambda message, *_: f"gradband: {message}\n"
     try:
         sys.exit(run(sys.argv[1:]))
     except InputError as error:
         fail(str(error), 2)
     except OthersEndedError as error:
         print(f"gradband: {error}", file=sys.stderr, flush=True)
-        os._exit(1)  # an orderly end would wait for the others
+        os._exit(1)  # a normal exit would wait for the other processes
     except StoppedError as error:
         fail(str(error), error.status, alone=False)
     except KeyboardInterrupt:
         fail("interrupted", 130)
     except BrokenPipeError:
-        os._exit(1)  # whoever read the output has gone
+        os._exit(1)  # nobody reads the output any more
     except Exception as error:
         if os.environ.get("GRADBAND_TRACEBACK"):
             leave(1)
@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def run(words: list[str]) -> int:
-    """Runs a command, and returns its exit code; without the package that it needs, one sentence."""
+    """Runs a command and returns its exit code. If a package is missing, the error names the extra."""
     command = words[0] if words else "--help"
     if command == "play":
         from gradband.cli.play import play
@@ -78,15 +78,8 @@ def run(words: list[str]) -> int:
         raise needs(f"gradband {command}", EXTRAS.get(command, extra)) from None
 
 
-def in_a_sentence(
-    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
-) -> str:
-    """A warning without the line of code that it comes from."""
-    return f"gradband: {message}\n"
-
-
 def fail(message: str, status: int, alone: bool = True) -> None:
-    """Ends with a sentence; if other processes may know nothing of it, without waiting long for them."""
+    """Exits with a message; without waiting for other processes if only this one fails (`alone`)."""
     if message:
         print(f"gradband: {message}", file=sys.stderr, flush=True)
     if alone:
@@ -95,5 +88,6 @@ def fail(message: str, status: int, alone: bool = True) -> None:
 
 
 def leave(status: int) -> None:
+    """Leaves a distributed run, if this process is part of one."""
     if processes := sys.modules.get("gradband.engine.processes"):  # if anything was computed
         processes.leave(status)

@@ -1,4 +1,4 @@
-"""Options of earlier versions: those with a new name still work, those that moved say where to."""
+"""Options of earlier versions: renamed ones still work, moved ones raise an error that says where to."""
 
 import warnings
 
@@ -17,28 +17,29 @@ IN_A_RECIPE = {
     "--anneal": 'temperature = "annealed"',
     "--curriculum": "curriculum = […]",
 }
-"""what a recipe file says in place of an option of `gradband learn`"""
+"""the line of a recipe file that replaces an option of `gradband learn`"""
 MOVED = {
     "--batch": "--batch of learn is now --instances, and what was --instances is --compare-on",
-    "--noise": "--noise is not an option of learn: set noise in a problem file (docs/problems.md)",
-    "--afterwards": "--afterwards is not an option of learn: set afterwards in a problem file "
-    "(docs/problems.md)",
     **{
-        option: f"{option} is in the recipe now: write {words} to mine.toml, and give --recipe mine.toml"
-        for option, words in IN_A_RECIPE.items()
+        f"--{key}": f"--{key} is not an option of learn: set {key} in a problem file (docs/problems.md)"
+        for key in ("noise", "afterwards")
+    },
+    **{
+        option: f"{option} is in the recipe now: write {line} to mine.toml, and give --recipe mine.toml"
+        for option, line in IN_A_RECIPE.items()
     },
 }
 
 
 def update_words(words: list[str]) -> list[str]:
-    """The words of a command line with options as they are called now, or an error that says what to do.
+    """The words of a command line with the current names of options, or an error that says what to do.
 
     >>> with warnings.catch_warnings(action="ignore"):
     ...     update_words(["fit", "past.csv", "--batch=200"])
     ['fit', 'past.csv', '--pulls-per-round=200']
     """
-    command, renamed = words[0] if words else "", RENAMED.get(words[0], {}) if words else {}
-    found = []
+    command = words[0] if words else ""
+    renamed, found = RENAMED.get(command, {}), []
     for word in words:
         option, equals, value = word.partition("=")
         if command == "learn" and option in MOVED:

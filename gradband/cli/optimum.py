@@ -3,30 +3,29 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
-from gradband.cli.options import Afterwards, Arms, Horizon, Json, ProblemName, load_problem
-from gradband.cli.shared import about, describe, make_folder
+from gradband.cli import options, shared, terminal
 
 if TYPE_CHECKING:
     from gradband.exact.optimum import Optimum
 
 
 def optimum(
-    problem: ProblemName = "two-point",
-    arms: Arms = None,
-    horizon: Horizon = None,
-    afterwards: Afterwards = None,
+    problem: options.ProblemName = "two-point",
+    arms: options.Arms = None,
+    horizon: options.Horizon = None,
+    afterwards: options.Afterwards = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder to save the optimal policy in, as a policy file.")
+        Path | None, Option(help="Folder to save the optimal policy in, as a policy file.")
     ] = None,
-    json: Json = False,
+    json: options.Json = False,
 ) -> None:
     """Compute the Bayes-optimal reward and regret, and the policy that reaches it.
 
     For Bernoulli rewards with a finite prior, or a beta prior: two arms up to
-    1450 rounds (400 with pulls afterwards), more arms for short horizons. Where the optimum can't be
-    computed, the error says why and which size would do.
+    1450 rounds (400 with pulls afterwards), more arms for short horizons. If the
+    optimum can't be computed, the error says why and which size is feasible.
 
     Examples:
 
@@ -39,40 +38,30 @@ def optimum(
       gradband optimum uniform-2 --horizon 100 --afterwards 10000
     """
     import gradband as gb
-    from gradband.cli import terminal
 
-    task = load_problem(problem, arms, horizon, afterwards=afterwards)
-    if out:
-        make_folder(out)
-    with terminal.progress("optimum", 1) as update:
-        best = gb.exact.optimum(task, progress=lambda done: update(done, "solving"))
+    task = options.load_problem(problem, arms, horizon, afterwards=afterwards)
     files = {"policy": str(out / "policy.safetensors"), "result": str(out / "result.json")} if out else {}
-    if files:
+    if out:
+        shared.make_folder(out)
+    with terminal.progress("optimum") as update:
+        best = gb.exact.optimum(task, progress=lambda done: update(done, "solving"))
+    if out:
         best.policy.save(files["policy"])
-    result = {"problem": about(task, problem), **best.as_dict(), "files": files}
-    title = describe(task, problem)
+    result = {"problem": shared.about(task, problem), **best.as_dict(), "files": files}
+    title = shared.describe(task, problem)
     terminal.emit(result, json, lambda: show(best, title, files), files.get("result"))
 
 
 def show(best: "Optimum", title: str, files: dict[str, str]) -> None:
-    """Reward and regret as a table, and how precise they are."""
-    from gradband.cli import terminal
-
-    notes = [
-        f"Method: {best.method}, {best.seconds:.2f} s.",
-        f"The optimal reward is at most {best.error:.2g} higher, and the regret as much lower."
-        if best.error
-        else "Exact, up to rounding.",
-    ]
+    """Prints reward and regret, and how precise they are."""
+    notes = [f"Method: {best.method}, {best.seconds:.2f} s.", "Exact, up to rounding."]
+    if best.error:
+        notes[1] = f"The optimal reward is at most {best.error:.2g} higher, and the regret as much lower."
     if best.loss is None:
         notes.append("The policy's own reward is not known; gradband compare measures it.")
     elif best.loss > 1e-9:
-        notes.append(f"The policy is {best.loss:.2g} short of that reward.")
+        notes.append(f"The policy's reward is {best.loss:.2g} lower.")
     if files:
         notes.append(f"Files: {', '.join(files.values())}")
-    terminal.print_table(
-        title,
-        ["", "Bayes optimum"],
-        [["reward", f"{best.reward:.6f}"], ["regret", f"{best.regret:.6f}"]],
-        "\n".join(notes),
-    )
+    rows = [["reward", f"{best.reward:.6f}"], ["regret", f"{best.regret:.6f}"]]
+    terminal.print_table(title, ["", "Bayes optimum"], rows, "\n".join(notes))

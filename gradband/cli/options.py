@@ -1,11 +1,11 @@
-"""What words on the command line stand for. Heavy modules are imported when they are needed."""
+"""Arguments and options that several commands have. Heavy modules are imported when they are needed."""
 
 import re
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from gradband.core.errors import InputError
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def policy_names(trained: bool = False) -> list[str]:
-    """Names of all policies, or of the learned ones, from their files: help does not wait for NumPy."""
+    """Names of all policies, or of the learned ones, read from their files: help need not import NumPy."""
     spec = find_spec("gradband.policies")
     found = []
     for folder in spec.submodule_search_locations or () if spec else ():
@@ -30,59 +30,56 @@ def policy_names(trained: bool = False) -> list[str]:
 
 ProblemName = Annotated[
     str,
-    typer.Argument(
+    Argument(
         metavar="PROBLEM",
         show_default=False,
         help="two-point, uniform-2, bernoulli-10, beta-10, distractors, or a TOML file.",
     ),
 ]
-Arms = Annotated[int | None, typer.Option(help="Number of arms, where the problem leaves it open.")]
-Horizon = Annotated[int | None, typer.Option(help="Number of rounds.")]
+PolicyFile = Annotated[Path, Argument(metavar="FILE", help="A policy file.", show_default=False)]
+Arms = Annotated[int | None, Option(help="Number of arms, if the problem leaves it open.")]
+Horizon = Annotated[int | None, Option(help="Number of rounds.")]
 Afterwards = Annotated[
     int | None,
-    typer.Option(
-        help="Pulls of the arm that the policy recommends after its last round (as in the file, 0)."
-    ),
+    Option(help="Pulls of the recommended arm after the last round (default: the file's, or 0)."),
 ]
 Noise = Annotated[
-    str | None, typer.Option(help="shared (one draw a round for all arms) or independent, as in the paper.")
+    str | None, Option(help="shared (one draw per round for all arms) or independent, as in the paper.")
 ]
 PolicyName = Annotated[
     str,
-    typer.Option(
+    Option(
         help=f"{', '.join(policy_names(trained=True))}, or a class of your own (my_policies.py:Tempered); "
         "settings follow a colon, as in lstm:hidden=30+head=1."
     ),
 ]
 Policies = Annotated[
     str | None,
-    typer.Option(
-        help=f"Policies, a comma between: names ({', '.join(policy_names())}), settings after a colon, a + "
-        "between (exp3:theta=0.5+gradient=lemma), ts:prior and gittins:prior, which know the problem's "
-        "prior, policy files, classes of your own (my_policies.py:Tempered), or optimal: the problem's "
-        "optimal policy, where it can be computed. Without this option: softelim, ts and gittins, both "
-        "also with the prior, ucb1 and uniform, as far as they can play the problem."
+    Option(
+        help=f"Policies, separated by commas: names ({', '.join(policy_names())}), with settings after a "
+        "colon, separated by + (exp3:theta=0.5+gradient=lemma); ts:prior and gittins:prior, which know the "
+        "problem's prior; policy files; classes of your own (my_policies.py:Tempered); or optimal, the "
+        "problem's optimal policy, if it can be computed. By default softelim, ts and gittins with and "
+        "without the prior, ucb1 and uniform, as far as they can play the problem."
     ),
 ]
 Trust = Annotated[
     list[Path] | None,
-    typer.Option(
-        metavar="FILE.py", help="Python file of your own with the class of a policy file. It will be run."
-    ),
+    Option(metavar="FILE.py", help="Your own Python file with the class of a policy file. It will be run."),
 ]
-Instances = Annotated[int, typer.Option(help="Fresh instances to measure on.")]
-Seed = Annotated[int, typer.Option(help="Decides everything that is random.")]
+Instances = Annotated[int, Option(help="Fresh instances to measure on.")]
+Seed = Annotated[int, Option(help="Fixes all randomness.")]
 Devices = Annotated[
-    int | None,
-    typer.Option(help="Cores or devices to use (all of them); the result does not depend on it."),
+    int | None, Option(help="Cores or devices to use (default: all); the result does not depend on it.")
 ]
 Memory = Annotated[
     str | None,
-    typer.Option(
-        help="Most memory for the process, such as 2GB (what is free); same result, fewer blocks at once."
+    Option(
+        help="Memory limit of the process, such as 2GB (default: what is free); same result, fewer blocks "
+        "at once."
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
+Json = Annotated[bool, Option("--json", help="Print one JSON object instead of a table.")]
 
 
 def load_problem(
@@ -100,36 +97,28 @@ def load_problem(
 
 
 def parse_policy(text: str) -> "Policy":
-    """The policy that `name` or `name:setting=value+…` stands for."""
-    from gradband.policies import given
-
-    return given.parse_policy(text)
-
-
-def typed_policy(text: str) -> "Policy":
-    """The same of what a user typed, which may also be a class in a file: `my_policies.py:Tempered`."""
+    """The policy for `name`, `name:setting=value+…`, or a class in a file: `my_policies.py:Tempered`."""
     from gradband.policies import as_policy, given
 
-    return as_policy(given.from_command_line(text)) if ".py:" in text else parse_policy(text)
+    return as_policy(given.from_command_line(text)) if ".py:" in text else given.parse_policy(text)
 
 
 def parse_range(text: str) -> list[float]:
-    """Numbers from `low:high:count`, or the one number that is given."""
+    """The numbers of `low:high:count`, or a single number."""
     import numpy as np
 
-    parts = text.split(":")
     try:
-        low, high = float(parts[0]), float(parts[min(1, len(parts) - 1)])
-        count = int(parts[2]) if len(parts) == 3 else 1
+        first, last, number = text.split(":") if ":" in text else (text, text, "1")
+        low, high, count = float(first), float(last), int(number)
     except ValueError:
         raise InputError(f"theta must be low:high:count, not {text!r}") from None
-    if len(parts) not in (1, 3) or count < 1 or not -np.inf < low <= high < np.inf:
+    if count < 1 or not -np.inf < low <= high < np.inf:
         raise InputError(f"theta must be low:high:count with low ≤ high and count ≥ 1, not {text!r}")
     return [float(value) for value in np.linspace(low, high, count)]
 
 
 def parse_start(text: str, policy: "Policy", problem: "Problem") -> dict[str, Any] | None:
-    """The parameters to start from, if the words on the policy say which θ."""
+    """The parameters to start from, if a policy is given with its θ."""
     if "theta=" not in text:
         return None
     from gradband.core import prng

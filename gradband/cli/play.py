@@ -1,4 +1,4 @@
-"""`gradband play`: the one command that is there without any extra, and so needs nothing but NumPy."""
+"""`gradband play`: the one command that works without extras, with NumPy alone."""
 
 import argparse
 import sys
@@ -8,10 +8,10 @@ from typing import NoReturn
 
 from gradband.core.errors import InputError
 
-SUMMARY = "Play a policy: requests come as lines of JSON, and so do answers."
+SUMMARY = "Play a policy: read requests and write answers, as lines of JSON."
 DESCRIPTION = f"""{SUMMARY}
 
-Each line asks for one thing, and has one line of answer:
+Each line is one request, and is answered by one line:
 
   {{"op": "select", "id": "visitor-17"}}
   → {{"op": "select", "id": "visitor-17", "arm": 2, "propensity": 0.31}}
@@ -28,12 +28,12 @@ Each line asks for one thing, and has one line of answer:
 
 Invalid requests return {{"error": …}} and change nothing.
 
-An id may be left out of select; the answer has one. Rewards may come late
-and in any order. Ask again after a failure: an id that waits for its
-reward gives the same decision, and no reward counts twice.
+The id of a select is optional; the answer has one. Rewards may come late
+and in any order. After a failure, repeat the request: an id that waits for
+its reward gets the same decision, and no reward counts twice.
 
 With a journal, everything is on disk before it is answered, and a restart
-resumes from there, whenever it stopped.
+resumes from there, whenever the process stopped.
 """
 EXAMPLES = """Examples:
 
@@ -58,29 +58,17 @@ def make_parser() -> Parser:
         allow_abbrev=False,
     )
     parser.add_argument("file", metavar="FILE", type=Path, help="A policy file.")
-    parser.add_argument(
-        "--journal",
-        metavar="FILE",
-        type=Path,
-        help="Keep every decision and reward in this file, and resume from what is in it.",
-    )
-    parser.add_argument(
-        "--seed",
-        type=int,
-        help="Decides all draws. By default the journal's, or one from the system.",
-    )
-    parser.add_argument(
-        "--trust",
-        metavar="FILE.py",
-        type=Path,
-        action="append",
-        help="A Python file of your own that has the policy's class. It is run; others are not.",
-    )
+    keep = "Keep every decision and reward in this file, and resume from its contents."
+    parser.add_argument("--journal", metavar="FILE", type=Path, help=keep)
+    draws = "Fixes all draws (default: the journal's seed, or one from the system)."
+    parser.add_argument("--seed", type=int, help=draws)
+    trust = "Your own Python file with the policy's class. It will be run; no other file will."
+    parser.add_argument("--trust", metavar="FILE.py", type=Path, action="append", help=trust)
     return parser
 
 
 def play(words: Sequence[str]) -> None:
-    """Plays a policy as these words of the command line say."""
+    """Plays a policy, with these words as the command line."""
     given = make_parser().parse_args(words)
     from gradband.play.journal import Journal
     from gradband.play.player import Player
@@ -92,16 +80,11 @@ def play(words: Sequence[str]) -> None:
         return
     with Journal(given.journal, player) as kept:
         if kept.dropped:
-            print(
-                f"gradband: {given.journal}: dropped a last line that was not written to its end "
-                f"({kept.dropped} bytes), and was never answered",
-                file=sys.stderr,
-            )
+            what = f"dropped an incomplete last line ({kept.dropped} bytes), which was never answered"
+            print(f"gradband: {given.journal}: {what}", file=sys.stderr)
         if kept.events:
             events = "1 event" if kept.events == 1 else f"{kept.events} events"
-            print(
-                f"gradband: {given.journal}: goes on after {events}, with the seed {player.seed}",
-                file=sys.stderr,
-            )
+            what = f"resumes after {events}, with the seed {player.seed}"
+            print(f"gradband: {given.journal}: {what}", file=sys.stderr)
         player.record = kept.append
         serve(player, kept)

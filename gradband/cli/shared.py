@@ -4,10 +4,12 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gradband.cli import terminal
 from gradband.core.errors import InputError
 
 if TYPE_CHECKING:
     from gradband.evaluation.evaluate import Comparison
+    from gradband.evaluation.standing import Standing
     from gradband.policies.policy_file import Learned
     from gradband.problems import Problem
 
@@ -18,6 +20,7 @@ def label_of(problem: "Problem", source: str) -> str:
 
 
 def describe(problem: "Problem", source: str) -> str:
+    """The problem's name and size."""
     return f"{label_of(problem, source)}: {size_of(problem)}"
 
 
@@ -35,21 +38,40 @@ def size_of(problem: "Problem") -> str:
 
 
 def measure(entries: dict[str, Any], problem: "Problem", **how: Any) -> "Comparison":
-    """Evaluates policies under a progress bar, as `gb.evaluate` does."""
+    """`gb.evaluate` under a progress bar."""
     import gradband as gb
-    from gradband.cli import terminal
 
-    with terminal.progress("evaluating", 1) as update:
+    with terminal.progress("evaluating") as update:
         return gb.evaluate(entries, problem, **how, progress=terminal.in_turn(update, entries))
+
+
+def show_standing(found: "Standing", title: str, notes: str, details: bool = False) -> None:
+    """Prints policies' regrets, best first, and how far each is on the way from ts to the optimum.
+
+    With `details`, also how far each is from the first, and the seconds it took.
+    """
+    from gradband.cli.figures import shortened
+
+    shares, best = found.shares, found.table.rows[0].name
+    rows = []
+    for row in found.table.rows:
+        cells = [shortened(row.name), *terminal.with_error(row.regret)]
+        if details:
+            above = found.table.difference(row.name, best)
+            cells += ["", ""] if row.name == best else terminal.with_error(above)
+        cells += [terminal.share_bar(shares[row.name])] if shares else []
+        rows.append(cells + ([f"{row.seconds:.2f}"] if details else []))
+    columns = ["policy", "Bayes regret", "± se", *(["above the first", "± se"] if details else [])]
+    columns += ["from ts to the optimum"] if shares else []
+    terminal.print_table(title, columns + (["seconds"] if details else []), rows, notes)
 
 
 def known_optimum(problem: "Problem") -> tuple[float | None, str]:
     """The regret of the optimum, computed under a progress bar, or None; and a sentence about it."""
-    from gradband.cli import terminal
     from gradband.exact.optimum import known_regret
 
     try:
-        with terminal.progress("optimum", 1) as update:
+        with terminal.progress("optimum") as update:
             regret = known_regret(problem, lambda done: update(done, "solving"))
     except InputError as error:
         return None, f"No optimum to compare with: {error}."
@@ -57,19 +79,11 @@ def known_optimum(problem: "Problem") -> tuple[float | None, str]:
 
 
 def optimal_policy(problem: "Problem") -> "Learned":
-    """The policy of the problem's optimum, solved under a progress bar."""
+    """The problem's optimal policy, computed under a progress bar."""
     import gradband as gb
-    from gradband.cli import terminal
 
-    with terminal.progress("optimal policy", 1) as update:
+    with terminal.progress("optimal policy") as update:
         return gb.exact.optimum(problem, progress=lambda done: update(done, "solving")).policy
-
-
-def player(text: str, problem: "Problem | None" = None, trust: list[Path] | None = None) -> Any:
-    """The policy that a name, with or without settings, or a file stands for; `ts:prior` of a problem."""
-    from gradband.policies import given
-
-    return given.from_command_line(text, problem, trust)
 
 
 def file_name(label: str) -> str:
@@ -78,7 +92,7 @@ def file_name(label: str) -> str:
 
 
 def make_folder(folder: Path) -> Path:
-    """The folder for a command's files, made if need be."""
+    """Creates the folder for a command's files."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import math
 from pathlib import Path
 
 import jax
@@ -13,10 +12,10 @@ from jax import Array
 from gradband.core.arrays import pick
 from gradband.core.errors import InputError
 from gradband.core.pytrees import by_path
-from gradband.exact.quadrature import best_mean
+from gradband.exact.quadrature import best_mean, check_prior
 from gradband.policies import Params, Policy, binding
 from gradband.policies.given import Given, unpack
-from gradband.problems import Problem, as_problem, priors, rewards
+from gradband.problems import Problem, as_problem, priors
 
 LIMIT = 2_000_000  # pulls in all histories together
 
@@ -33,9 +32,10 @@ class Exact:
 def by_enumeration(policy: Given, problem: Problem | str | Path, params: Params | None = None) -> Exact:
     """The sum over all histories of their probability times their reward, in double precision.
 
-    For Bernoulli rewards, a finite or beta prior, and (2K)^n histories that fit into memory. The
-    gradient is that of Σ_h P_θ(h) R(h), the mean of the score-function estimator for the same policy,
-    including what the policy holds fixed when it is differentiated.
+    For Bernoulli rewards, a finite or beta prior, and (2K)^n histories that fit into memory. The policy is
+    a `Policy`, a learned one, a name or a policy file; `params` override its own. The gradient is that of
+    Σ_h P_θ(h) R(h), the mean of the score-function estimator for the same policy, including what the policy
+    holds fixed when it is differentiated.
 
     >>> from gradband import policies, problems
     >>> two_point = problems.named("two-point", horizon=2)
@@ -43,23 +43,16 @@ def by_enumeration(policy: Given, problem: Problem | str | Path, params: Params 
     1.0
     """
     problem = as_problem(problem)
-    problem.one_by_one("enumeration")
     policy, params = unpack(policy, problem, params)
     bound = binding.check(policy, problem)
     if not bound.differentiable:
         raise InputError(f"{bound.name} has no density p(i | H) to enumerate")
-    prior, arms, horizon = problem.prior, problem.arms, problem.horizon
-    if not isinstance(prior.rewards, rewards.Bernoulli):
-        raise InputError("enumeration needs Bernoulli rewards")
-    if not isinstance(prior, priors.Finite | priors.Beta):
-        raise InputError("enumeration needs a finite or beta prior")
+    prior, arms, horizon = check_prior(problem, "enumeration"), problem.arms, problem.horizon
     outcomes = 2 * arms
     if horizon * outcomes**horizon > LIMIT:
         longest = max((n for n in range(1, 64) if n * outcomes**n <= LIMIT), default=0)
-        raise InputError(
-            f"{outcomes}^{horizon} histories are too many: with {arms} arms a horizon of {longest} is "
-            "feasible"
-        )
+        feasible = f"with {arms} arms a horizon of {longest} is feasible"
+        raise InputError(f"{outcomes}^{horizon} histories are too many: {feasible}")
     with jax.enable_x64(True):
         start = bound.init(jax.random.key(0)) if params is None else params
         start = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf), float), start)
@@ -71,7 +64,7 @@ def by_enumeration(policy: Given, problem: Problem | str | Path, params: Params 
             return jax.vmap(lambda a, y: _log_probability(bound, params, a, y))(pulled, gained)
 
         if problem.afterwards:
-            one = np.append(gained, np.ones((len(gained), 1)), axis=1)  # the arm at the end pays once more
+            one = np.append(gained, np.ones((len(gained), 1)), axis=1)  # the last arm pays once more
             chosen = np.asarray(play(start)[1]).T  # [latents, H]
             ends = [
                 _reward_probability(prior, np.append(pulled, arm[:, None], axis=1), one) for arm in chosen
@@ -81,18 +74,14 @@ def by_enumeration(policy: Given, problem: Problem | str | Path, params: Params 
         def value(params: Params) -> Array:
             return (jnp.exp(play(params)[0]) * weight).sum()
 
-        gradient = jax.jacfwd(value)(start)
+        gradient = by_path(jax.jacfwd(value)(start))
         reward = float(value(start))
-        return Exact(
-            reward,
-            problem.pulls * best_mean(prior) - reward,
-            {name: np.asarray(leaf) for name, leaf in by_path(gradient).items()},
-        )
+    regret = problem.pulls * best_mean(prior) - reward
+    return Exact(reward, regret, {name: np.asarray(leaf) for name, leaf in gradient.items()})
 
 
 def _log_probability(policy: Policy, params: Params, arms: Array, gained: Array) -> tuple[Array, Array]:
-    """Log-probabilities [latents] of pulling these arms [n], given their rewards [n], and the arms that
-    are recommended in the end."""
+    """Log-probabilities [latents] of these arms [n], given their rewards [n], and the recommended arms."""
     params = policy.folded(params)
 
     def of(latent: Array, log_prob: Array) -> tuple[Array, Array]:
@@ -105,24 +94,19 @@ def _log_probability(policy: Policy, params: Params, arms: Array, gained: Array)
         state, total = jax.lax.scan(step, start, (jnp.arange(len(arms)), arms, gained))[0]
         return total, policy.recommend(params, state)
 
-    logs = policy.latent_log_probs(params)
-    return jax.vmap(of)(jnp.arange(policy.latents), logs)
+    return jax.vmap(of)(jnp.arange(policy.latents), policy.latent_log_probs(params))
 
 
-def _reward_probability(prior: priors.Prior, arms: np.ndarray, gained: np.ndarray) -> np.ndarray:
+def _reward_probability(
+    prior: priors.Finite | priors.Beta, arms: np.ndarray, gained: np.ndarray
+) -> np.ndarray:
     """Probabilities [H] of these rewards [H, n] of these arms [H, n] under the prior."""
+    from scipy.special import betaln  # takes a while to import
+
     chosen = arms[..., None] == np.arange(prior.arms)
     ones = (chosen * gained[..., None]).sum(1)
     zeros = (chosen * (1 - gained[..., None])).sum(1)
     if isinstance(prior, priors.Beta):
-        ratio = _log_beta(prior.a + ones, prior.b + zeros) - _log_beta(prior.a, prior.b)
-        return np.exp(ratio.sum(1))
-    assert isinstance(prior, priors.Finite)
+        return np.exp((betaln(prior.a + ones, prior.b + zeros) - betaln(prior.a, prior.b)).sum(1))
     means, weights = np.asarray(prior.instances, float), np.asarray(prior.weights, float)
     return weights @ np.array([(row**ones * (1 - row) ** zeros).prod(1) for row in means])
-
-
-def _log_beta(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """log B(a, b) in full double precision, which `jax.scipy.special.betaln` does not have."""
-    log_gamma = np.vectorize(math.lgamma, otypes=[float])
-    return log_gamma(a) + log_gamma(b) - log_gamma(a + b)

@@ -3,26 +3,25 @@
 import dataclasses
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from gradband._version import __version__
 from gradband.core import resources
 from gradband.core.errors import InputError
-from gradband.exact.quadrature import best_mean
+from gradband.exact.quadrature import best_mean, check_prior
 from gradband.policies import Policy
 from gradband.policies.optimal import OptimalChoices, OptimalGraph, OptimalGrid, OptimalThresholds
 from gradband.policies.policy_file import Learned
-from gradband.problems import Problem, as_problem, priors, rewards
+from gradband.problems import Problem, as_problem, priors
 from gradband.solvers import layout, many_arms, posterior, store, two_arms
 from gradband.solvers.graph import Graph
 
-LEAST_LOG = -1e4  # of a likelihood of 0, which float32 can hold and add up
-PATIENCE = 100  # seconds that `known_regret` takes
+LEAST_LOG = -1e4  # stands for log 0: float32 can hold it and add it up
+PATIENCE = 100  # seconds that `known_regret` takes at most
 PRECISION = 0.01  # relative error of a regret that is good enough to compare with
 Progress = Callable[[float], None]
-Tables = dict[str, np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +29,7 @@ class Optimum:
     """The best expected reward of n rounds lies in [reward, reward + error]; an `error` of 0 is exact.
 
     `regret` is that of `reward`. `policy` can be played, evaluated and saved like a learned one; `loss` is
-    how far it is from `reward`, or None if that is not known.
+    how far its reward is below `reward`, or None if that is not known.
     """
 
     reward: float
@@ -46,10 +45,8 @@ class Optimum:
         return f"Optimum(regret {self.regret:.6g}, reward {self.reward:.6g}{error}, by {self.method})"
 
     def as_dict(self) -> dict[str, Any]:
-        """What `gradband optimum` writes of it."""
-        return {field: value for field, value in vars(self).items() if field != "policy"} | {
-            "policy": self.policy.policy.name
-        }
+        """What `gradband optimum` writes."""
+        return vars(self) | {"policy": self.policy.policy.name}
 
 
 def optimum(problem: Problem | str, *, progress: Progress | None = None) -> Optimum:
@@ -63,11 +60,10 @@ def optimum(problem: Problem | str, *, progress: Progress | None = None) -> Opti
     (2.4805, 'lattice of posteriors')
     """
     problem = as_problem(problem)
-    check_kind(problem)
+    prior = check_kind(problem)
     check_size(problem)
     began = time.perf_counter()
-    prior: Any = problem.prior
-    solve: Any = (
+    solve: Callable[..., _Solved] = (
         _finite if isinstance(prior, priors.Finite) else _two_arms if prior.arms == 2 else _many_arms
     )
     n, afterwards = problem.horizon, problem.afterwards
@@ -75,29 +71,25 @@ def optimum(problem: Problem | str, *, progress: Progress | None = None) -> Opti
     regret = problem.pulls * best_mean(prior) - found.reward
     policy: Policy = dataclasses.replace(found.policy, rounds=n, afterwards=bool(afterwards))
     policy = policy.bind(problem.arms, n)
-    numbers = {"reward": found.reward, "regret": regret, "error": found.error, "loss": found.loss}
-    about = {
-        "problem": problem.describe(),
-        "optimum": {**numbers, "method": found.method},
-        "versions": {"gradband": __version__},
-    }
+    numbers: dict[str, Any] = {"reward": found.reward, "regret": regret}
+    numbers |= {"error": found.error, "loss": found.loss, "method": found.method}
+    versions = {"gradband": __version__}
+    about = {"problem": problem.describe(), "optimum": numbers, "versions": versions}
     learned = Learned(policy, policy.as_params(found.tables), {}, about)
     seconds = time.perf_counter() - began
     store.keep("optimum", _key(problem), np.array([regret, found.error]))
-    return Optimum(**numbers, method=found.method, seconds=seconds, policy=learned)
+    return Optimum(**numbers, seconds=seconds, policy=learned)
 
 
 def known_regret(problem: Problem, progress: Progress | None = None) -> float:
-    """The optimum's regret, kept in the cache folder; an error if it takes minutes or is not precise."""
+    """The optimum's regret, stored in the cache folder; an error if it takes minutes or is imprecise."""
     check_kind(problem)
     kept = store.find("optimum", _key(problem))
     if kept is None:
         check_size(problem)
         if _work(problem) > PATIENCE:
-            raise InputError(
-                f"the optimum of {problem.horizon} rounds takes minutes: run gradband optimum once, "
-                "which stores it"
-            )
+            minutes = f"the optimum of {problem.horizon} rounds takes minutes"
+            raise InputError(f"{minutes}: run gradband optimum once, which stores it")
         best = optimum(problem, progress=progress)
         kept = np.array([best.regret, best.error])
     regret, error = kept
@@ -107,7 +99,7 @@ def known_regret(problem: Problem, progress: Progress | None = None) -> float:
 
 
 def _key(problem: Problem) -> dict[str, Any]:
-    """What decides a problem's optimum."""
+    """What a problem's optimum depends on."""
     about = {"prior": problem.prior.describe(), "horizon": problem.horizon}
     about |= {"afterwards": problem.afterwards} if problem.afterwards else {}
     return {"holds": "regret, error", "version": __version__, **about}
@@ -118,23 +110,13 @@ def _work(problem: Problem) -> float:
     prior, n = problem.prior, problem.horizon
     if isinstance(prior, priors.Finite):
         return posterior.grid_steps(len(prior.weights), prior.arms, n, posterior.COARSE) / 1e7
-    return n**4 / 24 / 5e8 if prior.arms == 2 else 20  # of more arms, whose number of states is limited
+    return n**4 / 24 / 5e8 if prior.arms == 2 else 20  # for more arms, the number of states is limited
 
 
-def check_kind(problem: Problem) -> None:
-    """Raises an error for a kind of problem whose optimum cannot be computed."""
-    prior = problem.prior
-    problem.one_by_one("the optimum")
-    if not isinstance(prior, priors.Finite | priors.Beta):
-        raise InputError(
-            f"the optimum can be computed for finite and beta priors, not for a {prior.kind} prior: "
-            "list instances of it as a finite prior, or compare with other policies"
-        )
-    if not isinstance(prior.rewards, rewards.Bernoulli):
-        raise InputError(
-            f"the optimum can be computed for bernoulli rewards, not for {prior.rewards.kind} rewards, "
-            "because counts do not summarise their histories"
-        )
+def check_kind(problem: Problem) -> priors.Finite | priors.Beta:
+    """The prior, or an error for a kind of problem whose optimum cannot be computed."""
+    hint = ": list instances of it as a finite prior, or compare with other policies"
+    return check_prior(problem, "the optimum", hint)
 
 
 def check_size(problem: Problem) -> None:
@@ -152,7 +134,7 @@ def check_size(problem: Problem) -> None:
             feasible = f"{longest} rounds are feasible" if longest else "use fewer instances or arms"
             raise InputError(f"{what} takes too long: {feasible}")
         needed = 2 * posterior.memory(count, n, posterior.COARSE)
-        resources.require(needed, what, "take a shorter horizon or fewer instances")
+        resources.require(needed, what, "use a shorter horizon or fewer instances")
     elif arms == 2:
         free = resources.free_memory()
         most = layout.LONGEST if problem.afterwards else two_arms.LONGEST
@@ -166,18 +148,16 @@ def check_size(problem: Problem) -> None:
         work = states * arms * max(1, arms / 10)
         longest = int((work <= many_arms.NODES).sum())
         if n > longest:
-            raise InputError(
-                f"{what} has too many states: with {arms} arms a horizon of {longest} is feasible"
-            )
-        resources.require(many_arms.BYTES * int(states[-1]) * arms, what, "take a shorter horizon")
+            feasible = f"with {arms} arms a horizon of {longest} is feasible"
+            raise InputError(f"{what} has too many states: {feasible}")
+        resources.require(many_arms.BYTES * int(states[-1]) * arms, what, "use a shorter horizon")
 
 
-@dataclasses.dataclass(frozen=True)
-class _Solved:
+class _Solved(NamedTuple):
     reward: float
     method: str
-    policy: Policy
-    tables: Tables
+    policy: Any
+    tables: dict[str, np.ndarray]
     error: float = 0.0
     loss: float | None = 0.0
 
@@ -194,19 +174,18 @@ def _many_arms(prior: priors.Beta, n: int, progress: Progress, afterwards: int) 
     if prior.arms == 1:
         value = (n + afterwards) * best_mean(prior)
         graph = Graph(value, np.zeros(1, np.int16), np.zeros((1, 1, 2), np.int32))
-        policy, tables = _of_graph(graph, np.zeros(1), exchangeable=False)
-        return _Solved(graph.value, "a single arm", policy, tables)
+        return _of_graph(graph, "a single arm", np.zeros(1), exchangeable=False)
     graph = many_arms.solve(prior.a, prior.b, n, progress, afterwards)
-    policy, tables = _of_graph(graph, many_arms.kinds(prior.a, prior.b), exchangeable=True)
-    return _Solved(graph.value, "dynamic programme over multisets of arms", policy, tables)
+    kinds, method = many_arms.kinds(prior.a, prior.b), "dynamic programme over multisets of arms"
+    return _of_graph(graph, method, kinds, exchangeable=True)
 
 
 def _finite(prior: priors.Finite, n: int, progress: Progress, afterwards: int) -> _Solved:
     found = posterior.solve(prior.instances, prior.weights, n, progress, afterwards)
     grid, instances = found.bounds.grid, found.bounds.instances
     if found.graph is not None:
-        policy, tables = _of_graph(found.graph, instances.kind_of, exchangeable=False)
-        return _Solved(found.value, found.method, policy, tables)
+        solved = _of_graph(found.graph, found.method, instances.kind_of, exchangeable=False)
+        return solved._replace(reward=found.value)
     policy = OptimalGrid(
         instances=len(instances.weights), resolution=grid.resolution, points=len(grid.points)
     )
@@ -220,7 +199,8 @@ def _finite(prior: priors.Finite, n: int, progress: Progress, afterwards: int) -
     return _Solved(found.value, found.method, policy, tables, found.error, found.loss)
 
 
-def _of_graph(graph: Graph, kinds: np.ndarray, exchangeable: bool) -> tuple[Policy, Tables]:
+def _of_graph(graph: Graph, method: str, kinds: np.ndarray, exchangeable: bool) -> _Solved:
     nodes, positions = graph.child.shape[:2]
     policy = OptimalGraph(nodes=nodes, positions=positions, exchangeable=exchangeable)
-    return policy, {"action": graph.action, "child": graph.child, "kinds": kinds.astype(np.int32)}
+    tables = {"action": graph.action, "child": graph.child, "kinds": kinds.astype(np.int32)}
+    return _Solved(graph.value, method, policy, tables)

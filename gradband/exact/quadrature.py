@@ -1,4 +1,7 @@
-"""Integrals over beta distributions by tanh-sinh quadrature, which handles infinite slopes at 0 and 1."""
+"""Means of the best arm, and integrals over beta distributions by tanh-sinh quadrature.
+
+That quadrature handles infinite slopes at 0 and 1.
+"""
 
 import math
 
@@ -7,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import betainc
 
-from gradband.problems import priors
+from gradband.core.errors import InputError
+from gradband.problems import Problem, priors, rewards
 
 
 class Nodes:
@@ -23,15 +27,15 @@ class Nodes:
     def below(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """P(X ≤ x) for X ~ Beta(a_i, b_i), [I, Q]."""
         with jax.enable_x64(True):
-            low = betainc(jnp.asarray(a)[:, None], jnp.asarray(b)[:, None], jnp.asarray(self.x)[None])
-            high = betainc(jnp.asarray(b)[:, None], jnp.asarray(a)[:, None], jnp.asarray(self.rest)[None])
-        return np.where(self.x < 0.5, np.asarray(low), 1 - np.asarray(high))
+            first, second = jnp.asarray(a)[:, None], jnp.asarray(b)[:, None]
+            low = np.asarray(betainc(first, second, jnp.asarray(self.x)[None]))
+            high = np.asarray(betainc(second, first, jnp.asarray(self.rest)[None]))
+        return np.where(self.x < 0.5, low, 1 - high)
 
     def density(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """The densities of Beta(a_i, b_i), [I, Q]."""
-        logs = np.array(
-            [math.lgamma(u + v) - math.lgamma(u) - math.lgamma(v) for u, v in zip(a, b, strict=True)]
-        )
+        pairs = zip(a, b, strict=True)
+        logs = np.array([math.lgamma(u + v) - math.lgamma(u) - math.lgamma(v) for u, v in pairs])
         logs = logs[:, None] + np.multiply.outer(a - 1, np.log(self.x))
         logs += np.multiply.outer(b - 1, np.log(self.rest))
         return np.where(logs > -500, np.exp(logs), 0)  # no denormal numbers, which are slow
@@ -40,8 +44,8 @@ class Nodes:
 def expected_best(a: np.ndarray, b: np.ndarray) -> float:
     """E max_i μ_i for independent μ_i ~ Beta(a_i, b_i): 1 − ∫ Π_i P(μ_i ≤ x) dx.
 
-    Piece by piece between 0, 1 and some deviations around each arm's mean, so that a distribution as narrow
-    as a step is not missed.
+    It integrates piece by piece, between 0, 1 and some deviations around each arm's mean, so as not to miss
+    a distribution as narrow as a step.
 
     >>> round(expected_best(np.ones(2), np.ones(2)), 12)
     0.666666666667
@@ -58,3 +62,14 @@ def best_mean(prior: priors.Finite | priors.Beta) -> float:
     if isinstance(prior, priors.Finite):
         return float(prior.weights / prior.weights.sum() @ prior.instances.max(1))
     return expected_best(prior.a, prior.b)
+
+
+def check_prior(problem: Problem, what: str, hint: str = "") -> priors.Finite | priors.Beta:
+    """The problem's prior, or an error if `what` cannot be computed for it, with a `hint` what to do."""
+    problem.one_by_one(what)
+    prior = problem.prior
+    if not isinstance(prior.rewards, rewards.Bernoulli):
+        raise InputError(f"{what} needs bernoulli rewards, not {prior.rewards.kind} rewards")
+    if not isinstance(prior, priors.Finite | priors.Beta):
+        raise InputError(f"{what} needs a finite or beta prior, not a {prior.kind} prior{hint}")
+    return prior

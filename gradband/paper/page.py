@@ -16,41 +16,40 @@ from gradband.paper.rows import Row
 from gradband.paper.unit import command
 
 WORDS = ("remark", "value")  # columns of text
+CLASSES = {rows_of.AGREES: "good", rows_of.DISAGREES: "bad"}
 PROFILES = {
     "paper": "This is the paper profile: the paper's own numbers of runs, iterations and instances.",
     "quick": "This is the <strong>quick profile</strong>: fewer runs than the paper, and in Figures 2c and "
-    "3 smaller batches or fewer iterations, so that policies learned there are not at their best. Settings "
-    "stand with each panel; <code>--profile paper</code> has the paper's.",
+    "3 smaller batches or fewer iterations, so that policies learned there are not at their best. Each "
+    "panel lists its settings; <code>--profile paper</code> has the paper's.",
 }
 
 
 def page(found: Reproduction, about: dict[str, str], redo: str) -> str:
-    """The page as text. `about` is how it was made, `redo` the command that makes it again."""
-    here = Path(__file__).parent
-    titles = {"rows": "Number by number"}
+    """The page as text. `about` says how it was made, `redo` is the command that makes it again."""
+    here, rows = Path(__file__).parent, found.rows
+    titles = {"rows": "Number by number"} if rows else {}
     titles |= {experiment.name: experiment.title.partition(":")[0] for experiment in found.experiments}
     titles |= {"made": "How it was made"}
-    if not found.rows:
-        del titles["rows"]
-    body = "".join(
-        f'<tr><th scope="row">{_text(name)}</th><td class="words">{_text(value)}</td></tr>'
-        for name, value in about.items()
-    )
+    links = (f'<li><a href="#{_text(name)}">{_text(words)}</a></li>' for name, words in titles.items())
+    body = (_row(name, f'<td class="words">{_text(value)}</td>') for name, value in about.items())
     return Template((here / "page.html").read_text(encoding="utf-8")).substitute(
         style=(here / "page.css").read_text(encoding="utf-8"),
         profile=PROFILES[found.profile],
-        links="".join(
-            f'<li><a href="#{_text(name)}">{_text(words)}</a></li>' for name, words in titles.items()
-        ),
-        rows=_rows(found.rows) if found.rows else "",
+        links="".join(links),
+        rows=_rows(rows) if rows else "",
         sections="".join(_section(found, experiment) for experiment in found.experiments),
         redo=_text(redo),
-        about=_table("Versions, seeds and machine", ["what", "value"], body),
+        about=_table("Versions, seeds and machine", ["what", "value"], "".join(body)),
     )
 
 
 def _text(given: object) -> str:
     return html.escape(str(given))
+
+
+def _row(name: str, cells: str) -> str:
+    return f'<tr><th scope="row">{_text(name)}</th>{cells}</tr>'
 
 
 def _rows(rows: list[Row]) -> str:
@@ -60,7 +59,8 @@ def _rows(rows: list[Row]) -> str:
     body = "".join(
         f'<tr><th scope="row" class="words">{_text(row.what)}</th><td class="says">{_text(row.says)}</td>'
         f"<td>{_minus(f'{row.ours:.2f}')} ± {row.se:.2f}</td>"
-        f"<td>{'–' if row.z is None else _minus(f'{row.z:+.1f}')}</td><td>{_verdict(row)}</td>"
+        f"<td>{'–' if row.z is None else _minus(f'{row.z:+.1f}')}</td>"
+        f'<td><span class="{CLASSES.get(row.verdict, "")}">{_text(row.verdict or "–")}</span></td>'
         f'<td class="words remark">{_text(row.remark)}<details><summary>redo<span class="unseen"> '
         f"{_text(row.what)}</span></summary><code>{_text(row.redo)}</code></details></td></tr>"
         for row in rows
@@ -70,23 +70,15 @@ def _rows(rows: list[Row]) -> str:
         agree = numbers.count(rows_of.AGREES)
         summary += f"{agree} of {len(numbers)} numbers agree within {rows_of.FAR:g} standard errors. "
     if words:
-        counts = [words.count(word) for word in (rows_of.AGREES, rows_of.DISAGREES, rows_of.OPEN)]
-        summary += (
-            f"Of {len(words)} statements, {counts[0]} hold, {counts[1]} do not, and {counts[2]} can't be "
-            "told from noise. "
-        )
+        hold, fail, left = map(words.count, (rows_of.AGREES, rows_of.DISAGREES, rows_of.OPEN))
+        summary += f"Of {len(words)} statements, {hold} hold, {fail} do not, and {left} are undecided. "
     columns = ["what", "paper", "ours", "z", "verdict", "remark"]
     return f"""<section id="rows"><h2>Number by number</h2>
-<p>{summary}z is the difference in combined standard errors. Where the paper gives words and no number, they
-stand in its column, and the remark says which range they are read as: an order of magnitude is a factor of
-ten, &quot;orders&quot; are at least two of them (nearer to 100 than to 10), comparable is less than half of
-one, close is within a tenth. Whether our number is in that range is tested at the 5 % level.</p>
+<p>{summary}z is the difference in combined standard errors. If the paper gives words instead of a number,
+its column has the words, and the remark says which range they are read as: an order of magnitude is a
+factor of ten, &quot;orders&quot; are at least two of them (nearer to 100 than to 10), comparable is less
+than half of one, close is within a tenth. Our number is tested against that range at the 5 % level.</p>
 {_table("The paper's numbers and ours", columns, body)}</section>"""
-
-
-def _verdict(row: Row) -> str:
-    kind = {rows_of.AGREES: "good", rows_of.DISAGREES: "bad"}.get(row.verdict, "")
-    return f'<span class="{kind}">{_text(row.verdict or "–")}</span>'
 
 
 def _minus(number: str) -> str:
@@ -94,7 +86,7 @@ def _minus(number: str) -> str:
 
 
 def _table(caption: str, columns: Iterable[str], body: str, of: str = "") -> str:
-    """A table that scrolls by itself where it is too wide."""
+    """A table that scrolls if it is too wide."""
     heads = "".join(
         f'<th scope="col"{" class=words" if column in WORDS else ""}>{_text(column)}</th>'
         for column in columns
@@ -107,10 +99,9 @@ def _table(caption: str, columns: Iterable[str], body: str, of: str = "") -> str
 
 
 def _section(found: Reproduction, experiment: Any) -> str:
-    pictures = [panel for panel in experiment.panels if plots.drawable(panel)]
-    parts = [_picture(panel, found) for panel in pictures]
-    grid = f'<div class="panels">{"".join(parts)}</div>' if parts else ""
-    others = "".join(_other(panel, found) for panel in experiment.panels if panel not in pictures)
+    pictures = "".join(_picture(panel, found) for panel in experiment.panels if plots.drawable(panel))
+    grid = f'<div class="panels">{pictures}</div>' if pictures else ""
+    others = "".join(_other(panel, found) for panel in experiment.panels if not plots.drawable(panel))
     return (
         f'<section id="{_text(experiment.name)}"><h2>{_text(experiment.title)}</h2>'
         f"<p>{_text(experiment.caption)}</p>{grid}{others}</section>"
@@ -119,10 +110,10 @@ def _section(found: Reproduction, experiment: Any) -> str:
 
 def _picture(panel: Panel, found: Reproduction) -> str:
     results = found.results[panel.name]
-    words = plots.described(panel, results)
+    words = plots.describe(panel, results)
     drawn = plots.svg(panel, results).replace("<svg ", f'<svg role="img" aria-label="{_text(words)}" ', 1)
     count = panel.stopped(results) if isinstance(panel, Learning) else 0
-    stopped = f" {count} runs stopped early, since a number was not finite." if count else ""
+    stopped = f" {count} runs stopped early because a number was not finite." if count else ""
     return (
         f'<figure id="{_text(panel.name)}">{drawn}<figcaption>{_text(panel.title)}. '
         f"{_text(panel.settings())}{stopped}{_redo(panel, found)}</figcaption></figure>"
@@ -141,7 +132,7 @@ def _redo(panel: Panel, found: Reproduction) -> str:
 
 
 def _other(panel: Panel, found: Reproduction) -> str:
-    results = found.results[panel.name]
+    results, redo = found.results[panel.name], _redo(panel, found)
     if isinstance(panel, Table):
         body = ""
         for policy in panel.policies:
@@ -150,22 +141,16 @@ def _other(panel: Panel, found: Reproduction) -> str:
                 row = results[f"{policy} on {problem}"]
                 paper = f"{printed[policy][0]:.2f} ± {printed[policy][1]:.2f}" if policy in printed else "×"
                 cells += f"<td>{paper}</td><td>{row['regret']:.2f} ± {row['se']:.2f}</td>"
-            body += f'<tr><th scope="row">{_text(title(policy))}</th>{cells}</tr>'
+            body += _row(title(policy), cells)
         columns = [f"{problem}, {whose}" for problem in panel.printed for whose in ("paper", "ours")]
         table = _table("Bayes regret", ["policy", *columns], body)
-        words = f"<p>{_text(panel.settings())}</p>{_redo(panel, found)}"
-        return f"{table}{words}"
-    if isinstance(panel, Finding):
-        shown = panel.evidence(results)
-        body = "".join(
-            f'<tr><th scope="row">{_text(row[0])}</th>'
-            + "".join(f"<td>{_minus(_text(cell))}</td>" for cell in row[1:])
-            + "</tr>"
-            for row in shown.rows
-        )
-        table = _table("Evidence", shown.columns, body, of=panel.title)
-        return (
-            f'<article id="{_text(panel.name)}"><h3>{_text(panel.title)}</h3><p>{_text(shown.words)}</p>'
-            f"{table}{_redo(panel, found)}</article>"
-        )
-    return ""
+        return f"{table}<p>{_text(panel.settings())}</p>{redo}"
+    assert isinstance(panel, Finding)
+    words, columns, rows = panel.evidence(results)
+    body = "".join(
+        _row(row[0], "".join(f"<td>{_minus(_text(cell))}</td>" for cell in row[1:])) for row in rows
+    )
+    return (
+        f'<article id="{_text(panel.name)}"><h3>{_text(panel.title)}</h3><p>{_text(words)}</p>'
+        f"{_table('Evidence', columns, body, of=panel.title)}{redo}</article>"
+    )

@@ -1,8 +1,11 @@
-"""Kinds of panels: the units of work that each needs, and the series of numbers that come of them."""
+"""Kinds of panels: the units of work that each needs, and the numbers that come of them."""
 
 import dataclasses
-from typing import Any, ClassVar
+import math
+from collections.abc import Collection
+from typing import Any, ClassVar, NamedTuple
 
+from gradband.core.errors import InputError
 from gradband.paper.unit import Unit
 
 Results = dict[str, dict[str, Any]]  # by the units' labels
@@ -10,7 +13,6 @@ Results = dict[str, dict[str, Any]]  # by the units' labels
 NAMES = {
     "exp3": "Exp3",
     "softelim": "SoftElim",
-    "optimum": "optimum",
     "gittins": "Gittins index",
     "ts": "TS",
     "ucb1": "UCB1",
@@ -19,13 +21,11 @@ NAMES = {
     "none": "b-none",
     "optimal": "b-opt",
     "self": "b-self",
-    "exact": "exact",
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class Series:
-    """A curve y(x) with half the width of a band around it; `runs` are single ones, drawn faintly.
+class Series(NamedTuple):
+    """A curve y(x) with half the width of a band around it; `runs` are single runs, drawn faintly.
 
     A curve without a standard error is exact.
     """
@@ -38,8 +38,7 @@ class Series:
     runs: tuple[list[float], ...] = ()
 
 
-@dataclasses.dataclass(frozen=True)
-class Level:
+class Level(NamedTuple):
     """A number that does not depend on x, with its standard error (0: exact)."""
 
     name: str
@@ -75,8 +74,35 @@ class Panel:
         """Its settings in words."""
         return ""
 
+    def records(self, results: Results) -> list[list[Any]]:
+        """All its numbers: what, series, run, x, value and standard error of each.
+
+        If it has no curves, these are the regrets and gradients of its units.
+        """
+        curves = self.series(results)
+        if not curves:
+            return [
+                [what, label, "", "", result[what], result.get("se", "")]
+                for label, result in results.items()
+                for what in ("regret", "gradient")
+                if result.get(what) is not None
+            ]
+        found: list[list[Any]] = []
+        for curve in curves:
+            points = zip(curve.x, curve.y, curve.se or [0.0] * len(curve.x), strict=True)
+            found += [["curve", curve.name, "", *point] for point in points]
+        return found + [["line", name, "", "", value, se] for name, value, se in self.levels(results)]
+
+    def row_keys(self, of: dict[str, Any]) -> dict[str, Collection[Any]]:
+        """What a row beside the paper may be about: the keys of its `of`, and their values."""
+        raise InputError(f"a row can't be about a {self.kind} panel")
+
+    def measure(self, of: dict[str, Any], results: Results) -> Level:
+        """The number that a row is about, with its standard error."""
+        raise NotImplementedError
+
     def on(self, name: str = "", **size: Any) -> dict[str, Any]:
-        """A problem as a unit has it: only what is not the default."""
+        """A problem as units have it: only what is not the default."""
         length = {"horizon": self.horizon} if self.horizon is not None else {}
         noise = {"noise": self.noise} if self.noise != "shared" else {}
         return {"name": name or self.problem, **length, **size, **noise}
@@ -88,7 +114,7 @@ def title(name: str) -> str:
 
 
 def plain(problem: dict[str, Any]) -> dict[str, Any]:
-    """A problem without how its arms share their noise, on which no law of a single run depends."""
+    """A problem without its `noise`, which changes no distribution of a single run."""
     return {key: problem[key] for key in problem if key != "noise"}
 
 
@@ -100,7 +126,7 @@ def benchmark(policy: str, problem: dict[str, Any], instances: int) -> Unit:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Table(Panel):
-    """Benchmarks on problems, beside what the paper printed."""
+    """Benchmarks on problems, beside the paper's numbers."""
 
     kind: ClassVar[str] = "table"
     policies: list[str]
@@ -116,8 +142,7 @@ class Table(Panel):
         }
 
     def settings(self) -> str:
-        there = [{"name": problem} for problem in self.printed]
-        return f"{describe_instances(self.benchmarks, there)}, seed 0."
+        return f"{describe_instances(self.benchmarks, self.printed)}, seed 0."
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -151,9 +176,17 @@ class RegretOverTheta(Panel):
         return curves
 
     def settings(self) -> str:
-        return (
-            f"{self.regret_instances} instances per point; bars: standard errors, bands: 95 % confidence."
-        )
+        bars = "bars: standard errors, bands: 95 % confidence"
+        return f"{self.regret_instances} instances per point; {bars}."
+
+    def row_keys(self, of: dict[str, Any]) -> dict[str, Collection[Any]]:
+        return {"least": self.policies, "less": self.policies, "at": self.thetas}
+
+    def measure(self, of: dict[str, Any], results: Results) -> Level:
+        ours = [results[f"{of['least']}:theta={theta:g}"] for theta in self.thetas]
+        least = min(ours, key=lambda row: row["regret"])
+        other = results[f"{of['less']}:theta={of['at']:g}"]
+        return Level("", least["regret"] - other["regret"], math.hypot(least["se"], other["se"]))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -181,8 +214,8 @@ class GradientOverTheta(Panel):
         curves = []
         for baseline in self.baselines:
             rows = [results[f"{baseline} {theta:g}"] for theta in self.thetas]
-            gradients, bands = [row["gradient"] for row in rows], [1.96 * row["spread"] for row in rows]
-            errors = [row["se"] for row in rows]
+            gradients, errors = ([row[key] for row in rows] for key in ("gradient", "se"))
+            bands = [1.96 * row["spread"] for row in rows]
             curves.append(Series(title(baseline), self.thetas, gradients, errors, bands))
         if self.policy == "softelim":
             truth = [results[f"exact {theta:g}"]["gradient"] for theta in self.thetas]
@@ -193,8 +226,24 @@ class GradientOverTheta(Panel):
         bars = "bars: standard errors, dotted: 95 % of estimates with m = 1"
         return f"{self.instances} instances per point; {bars}."
 
+    def records(self, results: Results) -> list[list[Any]]:
+        found = super().records(results)
+        for label, result in results.items():
+            if "spread" in result:
+                baseline, _, theta = label.partition(" ")
+                found.append(["spread (m = 1)", baseline, "", theta, result["spread"], ""])
+        return found
 
-def describe_instances(benchmarks: dict[str, int], problems: list[dict[str, Any]]) -> str:
+    def row_keys(self, of: dict[str, Any]) -> dict[str, Collection[Any]]:
+        return {"variance": self.baselines, "over": self.baselines, "at": self.thetas}
+
+    def measure(self, of: dict[str, Any], results: Results) -> Level:
+        top, bottom = (results[f"{of[key]} {of['at']:g}"] for key in ("variance", "over"))
+        ratio = (top["spread"] / bottom["spread"]) ** 2
+        return Level("", ratio, 2 * ratio * math.hypot(top["doubt"], bottom["doubt"]))
+
+
+def describe_instances(benchmarks: dict[str, int], problems: Collection[str]) -> str:
     """How many instances the benchmarks of these problems had."""
-    names = dict.fromkeys(problem["name"] for problem in problems)
-    return ", ".join(f"{benchmarks[name]} instances of {name}" for name in names if name in benchmarks)
+    names = [name for name in dict.fromkeys(problems) if name in benchmarks]
+    return ", ".join(f"{benchmarks[name]} instances of {name}" for name in names)

@@ -1,6 +1,6 @@
 """Panels of the paper's figures. Matplotlib is imported only when one is drawn.
 
-Colours are told apart by people who don't see all of them, and on light and dark pages alike.
+The colours can be told apart by colour-blind people, on light and dark pages.
 """
 
 import io
@@ -22,56 +22,45 @@ WIDTH, HEIGHT = 5.2, 3.7  # inches
 
 
 def drawable(panel: Panel) -> bool:
-    """Whether it is a picture: others are tables."""
+    """Whether a panel is a picture; the others are tables."""
     return type(panel).series is not Panel.series
 
 
 def figure(folder: Path, name: str, title: str, panels: list[tuple[Panel, Results]]) -> list[Path]:
     """Draws panels side by side as PDF and PNG, for papers and talks."""
-    plt = _pyplot()
-    drawn, axes = plt.subplots(
-        1, len(panels), figsize=(WIDTH * len(panels), HEIGHT + 0.3), squeeze=False, layout="constrained"
-    )
-    for axis, (panel, results) in zip(axes[0], panels, strict=True):
+    from matplotlib.figure import Figure
+
+    drawn = Figure(figsize=(WIDTH * len(panels), HEIGHT + 0.3), layout="constrained")
+    axes: Any = drawn.subplots(1, len(panels), squeeze=False)[0]
+    for axis, (panel, results) in zip(axes, panels, strict=True):
         draw(axis, panel, results)
     drawn.suptitle(title)
-    paths = []
-    for suffix in ("pdf", "png"):
-        path = folder / f"{name}.{suffix}"
-        # Without its date, the same numbers give the same file.
-        about: Any = {"CreationDate": None} if suffix == "pdf" else None
-        write_atomically(path, partial(drawn.savefig, dpi=200, metadata=about))
-        paths.append(path)
-    plt.close(drawn)
-    return paths
+    # Without its date, the same numbers give the same file.
+    metadata: dict[str, Any] = {"pdf": {"CreationDate": None}, "png": None}
+    paths = {suffix: folder / f"{name}.{suffix}" for suffix in metadata}
+    for suffix, path in paths.items():
+        write_atomically(path, partial(drawn.savefig, dpi=200, metadata=metadata[suffix]))
+    return list(paths.values())
 
 
 def svg(panel: Panel, results: Results) -> str:
-    """A panel as an SVG element for a page, which takes its colour of text and lines from there."""
-    plt = _pyplot()
-    # Identifiers that differ from those of the page's other pictures.
-    with plt.rc_context({"svg.fonttype": "none", "svg.hashsalt": panel.name}):
-        drawn, axis = plt.subplots(figsize=(WIDTH, HEIGHT), layout="constrained")
+    """A panel as an SVG element for a page, which sets the colour of its text and lines."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    # The salt makes its identifiers differ from those of the page's other pictures.
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": panel.name}):
+        drawn = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
+        axis: Any = drawn.subplots()
         draw(axis, panel, results)
         drawn.patch.set_alpha(0)
         axis.patch.set_alpha(0)
         file = io.StringIO()
         drawn.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
-        plt.close(drawn)
-    text = file.getvalue()
-    text = text[text.index("<svg") :]
+    text = file.getvalue()[file.getvalue().index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    text = re.sub(r'<g id="[^"]*">', "<g>", text)  # names that every picture has, and nothing uses
+    text = re.sub(r'<g id="[^"]*">', "<g>", text)  # names that every picture has and nothing uses
     return text.replace("#000000", "currentColor")
-
-
-def _pyplot() -> Any:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    return plt
 
 
 def draw(axis: Any, panel: Panel, results: Results) -> None:
@@ -93,7 +82,7 @@ def draw(axis: Any, panel: Panel, results: Results) -> None:
     axis.set_ylabel("reward gradient" if gradients else "Bayes regret")
     axis.set_title(f"({panel.name[-1]}) {panel.title}", fontsize=11)
     axis.margins(x=0.01)
-    if gradients:  # curves fill the panel: names stand in a row above them
+    if gradients:  # the curves fill the panel: their names are in a row above them
         axis.margins(y=0.14)
     axis.legend(frameon=False, fontsize=8, loc="best", ncols=len(curves) if gradients else 1)
     axis.spines[["top", "right"]].set_visible(False)
@@ -116,30 +105,28 @@ def _curve(axis: Any, curve: Series, colour: str, dotted: bool) -> None:
 
 
 def _levels(axis: Any, curves: list[Series], levels: list[Level]) -> None:
-    """Draws levels as lines with their names at the right; of those far above only the names."""
-    reach = max(max(curve.y) for curve in curves)
-    seen = [level.value <= 1.3 * reach for level in levels]
-    values = [level.value for level in levels]
-    top = 1.08 * max([reach, *(value for value, near in zip(values, seen, strict=True) if near)])
+    """Draws levels as lines with their names at the right, or only the names if they are far above."""
+    values, reach = [level.value for level in levels], max(max(curve.y) for curve in curves)
+    top = 1.08 * max([reach, *(value for value in values if value <= 1.3 * reach)])
     axis.set_ylim(0, top)
     # Those above keep their order: the highest comes last.
     highest = [min(value, top * (1 + 1e-3 * value / max(values))) for value in values]
-    for level, near, place in zip(levels, seen, spread(highest, 0.052 * top, top), strict=True):
-        if near:
+    for level, place in zip(levels, spread(highest, 0.052 * top, top), strict=True):
+        words = f"↑ {level.name} {level.value:.1f}"
+        if level.value <= 1.3 * reach:
             axis.axhline(level.value, color=GREY, linestyle="--", linewidth=0.9, zorder=1)
-        words = f"{level.name} {level.value:.2f}" if near else f"↑ {level.name} {level.value:.1f}"
-        where = ("axes fraction", "data")
-        axis.annotate(words, (1.01, place), xycoords=where, va="center", fontsize=8)
+            words = f"{level.name} {level.value:.2f}"
+        axis.annotate(words, (1.01, place), xycoords=("axes fraction", "data"), va="center", fontsize=8)
 
 
 def spread(values: list[float], gap: float, most: float = np.inf) -> list[float]:
-    """Places near these values that are at least a gap apart, and at most so high.
+    """Places near these values, at least `gap` apart and at most `most`.
 
     >>> spread([1.0, 1.1, 5.0], 0.5, 4.0)
     [0.8, 1.3, 4.0]
     """
     order = np.argsort(values, kind="stable")
-    groups: list[list[float]] = []  # centre and how many
+    groups: list[list[float]] = []  # centre and size of each
     for value in np.asarray(values, float)[order]:
         groups.append([float(value), 1.0])
         while len(groups) > 1 and groups[-1][0] - groups[-2][0] < gap * (groups[-1][1] + groups[-2][1]) / 2:
@@ -154,8 +141,8 @@ def spread(values: list[float], gap: float, most: float = np.inf) -> list[float]
     return [round(float(place), 6) for place in found]
 
 
-def described(panel: Panel, results: Results) -> str:
-    """What a picture shows, for those who don't see it."""
+def describe(panel: Panel, results: Results) -> str:
+    """What a picture shows, for people who cannot see it."""
     words = [f"{panel.title}."]
     for curve in panel.series(results):
         low = int(np.argmin(curve.y))

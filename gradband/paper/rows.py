@@ -1,28 +1,23 @@
-"""Rows that stand beside the paper: what it says, what we find, and how far apart they are."""
+"""Rows that compare with the paper: what it says, what we find, and how far apart they are."""
 
-import dataclasses
 import math
 import re
-from typing import Any
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from gradband.core.errors import InputError, shown, unknown
-from gradband.paper.curves import Learning, middle
-from gradband.paper.panels import GradientOverTheta, Level, Panel, RegretOverTheta, Results, Table, title
+from gradband.paper.curves import Learning
+from gradband.paper.panels import Level, Panel, Results, Table, title
 from gradband.paper.unit import command
 
 AGREES, DISAGREES, OPEN = "agrees", "disagrees", "open"
 FAR = 3.0  # standard errors beyond which numbers disagree
 
 
-@dataclasses.dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """What the paper says, our number, and whether they agree.
 
-    Without an error of the paper's, z is that of `samples` instances. A statement in words is read as a
-    range, in `reads`, and `verdict` says whether our number lies in it; it is empty where the paper has a
-    cross.
+    If the paper gives no error, z uses that of `samples` instances. A statement in words is read as a range
+    (`reads`), and `verdict` says whether our number lies in it. It is empty where the paper has a cross.
     """
 
     panel: str
@@ -38,9 +33,6 @@ class Row:
     reads: str = ""
     verdict: str = ""
 
-    def described(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
-
 
 def z_score(ours: float, se: float, paper: float, paper_se: float) -> float | None:
     """How many standard errors apart two numbers are, or None if both are exact."""
@@ -49,30 +41,29 @@ def z_score(ours: float, se: float, paper: float, paper_se: float) -> float | No
 
 
 def of_table(panel: Table, results: Results) -> list[Row]:
-    """A row for each cell."""
+    """One row per cell."""
     rows, units = [], panel.units()
     for problem, printed in panel.printed.items():
         for policy in panel.policies:
             label = f"{policy} on {problem}"
             ours, se = results[label]["regret"], results[label]["se"]
-            paper, paper_se = printed.get(policy, (None, None))
-            z = None if paper is None or paper_se is None else z_score(ours, se, paper, paper_se)
-            remark = panel.remarks.get(problem, {}).get(policy, "")
-            if paper is None:
-                remark = "a cross in the paper: too costly then"
-            what = f"{title(policy)} on {problem}"
-            says = "×" if paper is None else f"{paper:.2f} ± {paper_se:.2f}"
-            redo, found = command(units[label]), of_z(z)
+            paper, paper_se, says, z = None, None, "×", None
+            remark = "a cross in the paper: too costly then"
+            if policy in printed:
+                paper, paper_se = printed[policy]
+                says, z = f"{paper:.2f} ± {paper_se:.2f}", z_score(ours, se, paper, paper_se)
+                remark = panel.remarks.get(problem, {}).get(policy, "")
+            what, redo = f"{title(policy)} on {problem}", command(units[label])
             numbers = paper, paper_se, says, ours, se, z
-            rows.append(Row(panel.name, what, *numbers, remark, redo, verdict=found))
+            rows.append(Row(panel.name, what, *numbers, remark, redo, verdict=of_z(z)))
     return rows
 
 
 def of_file(given: dict[str, Any], panel: Panel, results: Results, profile: str) -> Row:
     """A row that an experiment's file asks for."""
-    value = measure(panel, given["of"], results)
+    value = panel.measure(given["of"], results)
     paper, paper_se = (*given.get("printed", []), None, None)[:2]
-    remarks, z = [given["remark"]] if "remark" in given else [], None
+    remarks, z = [given.get("remark", "")], None
     if paper is not None and paper_se is not None:
         z = z_score(value.value, value.se, paper, paper_se)
     elif paper is not None and "samples" in given and isinstance(panel, Learning):
@@ -89,25 +80,14 @@ def of_file(given: dict[str, Any], panel: Panel, results: Results, profile: str)
         remarks.insert(0, why if reads == says else f"read as {reads}: {why}")
     if isinstance(panel, Learning) and "curve" in given["of"]:
         remarks.append(panel.note)
-    redo = f"gradband reproduce {panel.name} --profile {profile}"
-    return Row(
-        panel.name,
-        given["what"],
-        paper,
-        paper_se,
-        says,
-        value.value,
-        value.se,
-        z,
-        "; ".join(filter(None, remarks)),
-        redo,
-        reads if reads != says else "",
-        found,
-    )
+    remark, redo = "; ".join(filter(None, remarks)), f"gradband reproduce {panel.name} --profile {profile}"
+    numbers = paper, paper_se, says, value.value, value.se, z
+    read_as = reads if reads != says else ""
+    return Row(panel.name, given["what"], *numbers, remark, redo, read_as, found)
 
 
 def of_z(z: float | None) -> str:
-    """Whether numbers agree that are so many standard errors apart."""
+    """Whether numbers agree that are this many standard errors apart."""
     return "" if z is None else AGREES if abs(z) <= FAR else DISAGREES
 
 
@@ -129,93 +109,41 @@ def bounds(reads: str) -> tuple[float, float]:
 def verdict(reads: str, value: Level, runs: int = 0) -> tuple[str, str]:
     """Whether our number lies in the range that a statement is read as, and how sure that is.
 
-    By Student's t over runs, or else by the normal distribution, against the nearer end of the range.
+    It tests against the nearer end of the range, by Student's t over runs, or by the normal distribution.
 
     >>> verdict("< 25", Level("", 22.7, 0.1), 5)
     ('agrees', 'holds (p = 2e-05, 5 runs)')
     """
+    from scipy.special import stdtr  # takes a while to import
+
     low, high = bounds(reads)
     if runs == 1:
-        return OPEN, "one run does not tell"
+        return OPEN, "one run is not enough to tell"
     room = min(value.value - low, high - value.value)
     t = abs(room) / max(value.se, 1e-12)
-    p = student(t, runs - 1) if runs else math.erfc(t / math.sqrt(2))
+    p = 2 * float(stdtr(runs - 1, -t)) if runs else math.erfc(t / math.sqrt(2))
     words = f"(p {f'= {p:.1g}' if p > 1e-9 else '< 1e-9'}{f', {runs} runs' if runs else ''})"
     if p > 0.05:
-        return OPEN, f"not to be told {words}"
+        return OPEN, f"undecided {words}"
     return (AGREES, f"holds {words}") if room > 0 else (DISAGREES, f"does not hold {words}")
-
-
-def student(t: float, freedom: int) -> float:
-    """The probability that |T| > t for Student's T.
-
-    >>> round(student(2.2622, 9), 4)
-    0.05
-    """
-    from jax.scipy.special import betainc
-
-    return float(betainc(freedom / 2, 0.5, freedom / (freedom + t * t)))
 
 
 def check(given: dict[str, Any], panels: dict[str, Panel]) -> None:
     """Raises an error for a row about something that its experiment does not have."""
-    of = given["of"]
+    of, what = given["of"], given["what"]
     if of["panel"] not in panels:
         raise unknown("panel of a row", of["panel"], panels)
     if not ({"printed", "says"} & {*given}):
-        raise InputError(f"the row {given['what']!r} needs a printed number, or what the paper says")
+        raise InputError(f"the row {what!r} needs a printed number, or what the paper says")
     panel = panels[of["panel"]]
     if len(given.get("printed", [])) < 2 and not ("samples" in given and isinstance(panel, Learning)):
         try:
             bounds(given.get("reads", given.get("says", "")))
         except InputError as error:
-            raise InputError(f"the row {given['what']!r} needs reads: {error}") from None
-    allowed: dict[str, Any] = {"panel": panels}
-    if isinstance(panel, Learning):
-        allowed |= {"line": panel.lines, "curve": panel.curves, "less": [*panel.curves, *panel.lines]}
-        allowed |= {"after": [of.get("after")]}
-    elif isinstance(panel, GradientOverTheta):
-        allowed |= {"variance": panel.baselines, "over": panel.baselines, "at": panel.thetas}
-    elif isinstance(panel, RegretOverTheta):
-        allowed |= {"least": panel.policies, "less": panel.policies, "at": panel.thetas}
-    else:
-        raise InputError(f"a row can't be about a {panel.kind} panel")
+            raise InputError(f"the row {what!r} needs reads: {error}") from None
+    allowed = {"panel": panels, **panel.row_keys(of)}
     for key, value in of.items():
         if key not in allowed:
-            raise unknown(f"key of the row {given['what']!r}", key, allowed)
+            raise unknown(f"key of the row {what!r}", key, allowed)
         if value not in allowed[key]:
-            raise unknown(f"{key} of the row {given['what']!r}", value, map(str, allowed[key]))
-
-
-def measure(panel: Panel, of: dict[str, Any], results: Results) -> Level:
-    """The number that a row is about, with its standard error."""
-    if isinstance(panel, GradientOverTheta):
-        top, bottom = (results[f"{of[key]} {of['at']:g}"] for key in ("variance", "over"))
-        ratio = (top["spread"] / bottom["spread"]) ** 2
-        return Level("", ratio, 2 * ratio * math.hypot(top["doubt"], bottom["doubt"]))
-    if isinstance(panel, RegretOverTheta):
-        ours = [results[f"{of['least']}:theta={theta:g}"] for theta in panel.thetas]
-        least = min(ours, key=lambda row: row["regret"])
-        other = results[f"{of['less']}:theta={of['at']:g}"]
-        return Level("", least["regret"] - other["regret"], math.hypot(least["se"], other["se"]))
-    if not isinstance(panel, Learning):
-        raise InputError(f"a row can't be about a {panel.kind} panel")
-    if "line" in of:
-        return panel.level(of["line"], panel.problems()[0], results)
-    curve = of["curve"]
-    if "after" in of:
-        x, each, errors = panel.each(curve, results)
-        place = int(np.argmin(np.abs(np.array(x) - of["after"])))
-        # Both points of a run are measured on the same instances.
-        above = 100 * (each[:, [place]] / each[:, [-1]] - 1)
-        mean, se = middle(above, 0 * errors[:, [-1]], median=False)
-        return Level("", float(mean[0]), float(se[0]))
-    end = panel.end(curve, results)
-    if "less" not in of:
-        return end
-    other_end = (
-        panel.end(of["less"], results)
-        if of["less"] in panel.curves
-        else panel.level(of["less"], panel.where(curve), results)
-    )
-    return Level("", end.value - other_end.value, math.hypot(end.se, other_end.se))
+            raise unknown(f"{key} of the row {what!r}", value, map(str, allowed[key]))

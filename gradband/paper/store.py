@@ -1,4 +1,4 @@
-"""Results of units, one JSON file each, stored immediately and found by their settings."""
+"""Results of units, one JSON file each, stored as soon as they are there and found by their settings."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ NEEDED = {
 
 
 def versions() -> dict[str, str]:
-    """What decides the bits of a result besides its settings, on one kind of machine."""
+    """What a result depends on besides its settings, on one kind of machine."""
     return {"gradband": __version__} | {name: version(name) for name in LIBRARIES}
 
 
@@ -37,32 +37,28 @@ class Store:
         return self.folder / f"{unit['do']}-{name}.json"
 
     def draft(self, unit: Unit) -> Path:
-        """A file for what is unfinished."""
+        """The file for unfinished work."""
         return self.folder / "unfinished" / self.path(unit).name
 
     def find(self, unit: Unit) -> dict[str, Any] | None:
-        """The result of a unit and the seconds it took, or None if there is none that can be read."""
-        path = self.path(unit)
+        """The result of a unit and the seconds it took, or None if there is no valid one."""
         try:
-            if path.stat().st_size > SIZE_LIMIT:
-                return None
-            kept = json.loads(path.read_text(encoding="utf-8"))
+            kept = json.loads(files.read(self.path(unit), SIZE_LIMIT))
             found = kept["result"] | {"seconds": float(kept["seconds"])}
-            if any(name not in found for name in NEEDED.get(unit["do"], ("regret",))):
-                return None
-            return found if (kept["unit"], kept["versions"]) == (unit, versions()) else None
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            complete = all(name in found for name in NEEDED.get(unit["do"], ("regret",)))
+            return found if complete and (kept["unit"], kept["versions"]) == (unit, versions()) else None
+        except (ValueError, KeyError, TypeError, RecursionError):
             return None
 
     def keep(self, unit: Unit, result: dict[str, Any], seconds: float) -> None:
-        """Stores a result, and only then takes away what was unfinished."""
+        """Stores a result, and only then removes the unfinished work."""
         about = {"unit": unit, "versions": versions(), "seconds": round(seconds, 3), "result": result}
         files.write_text(self.path(unit), json.dumps(about, indent=1, allow_nan=False) + "\n")
         files.forget(self.draft(unit).with_suffix(".safetensors"))
         self.draft(unit).unlink(missing_ok=True)
 
     def sweep(self) -> None:
-        """Takes away files that were being written when a process was killed."""
+        """Removes files that were being written when a process was killed."""
         for folder in (self.folder, self.folder / "unfinished"):
             for path in folder.glob(".*.*"):
                 path.unlink(missing_ok=True)

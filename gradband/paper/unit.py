@@ -1,4 +1,4 @@
-"""A unit of work as data, and how to do it by hand."""
+"""A unit of work as data, and as a command."""
 
 import json
 from typing import Any
@@ -8,21 +8,19 @@ Unit = dict[str, Any]
 
 
 def where(problem: dict[str, Any]) -> str:
-    """A problem as words of the command line."""
+    """A problem on the command line."""
     return problem["name"] + _options({key: problem[key] for key in problem if key != "name"})
 
 
 CURVE = ("evaluation", "every")  # settings of a curve's points, which a command does not draw
-USUAL = (("baseline", "self"), ("scale", "log"))  # as Algorithm 1 has them
-OPTIONS = {key: key for key in ("policy", "recipe", "iterations", "seed")} | {
-    "batch": "instances",
-    "final": "compare-on",
-}
-"""options of `gradband learn` for what a unit says; anything else is in no command"""
+USUAL = (("baseline", "self"), ("scale", "log"))  # as in Algorithm 1
+SAME = {key: key for key in ("policy", "recipe", "iterations", "seed")}
+OPTIONS = SAME | {"batch": "instances", "final": "compare-on"}
+"""options of `gradband learn` for settings of a unit; other settings have none"""
 
 
 def command(unit: Unit) -> str:
-    """How to get a unit's numbers by hand.
+    """The command that computes a unit's numbers.
 
     >>> command({"do": "optimum", "problem": {"name": "distractors", "arms": 5}})
     'gradband optimum distractors --arms 5'

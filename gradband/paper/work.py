@@ -1,13 +1,11 @@
-"""Units of work: what a picture or a row needs, each decided by its settings alone.
-
-The same settings give the same numbers, so what several figures need is done once.
+"""Units of work, which panels and rows need. The same settings give the same numbers, so what several
+figures need is done once.
 """
 
-import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,19 +18,16 @@ from gradband.paper.unit import Unit
 from gradband.policies.given import parse_policy
 from gradband.policies.policy_file import Learned
 
-Note = Callable[[float, str], None]
 
+class Desk(NamedTuple):
+    """Where a unit reports its progress, and the file for its unfinished work, if any."""
 
-@dataclasses.dataclass(frozen=True)
-class Desk:
-    """Where a unit tells how far it is, and what file it may keep unfinished work in, if any."""
-
-    note: Note = lambda share, words: None
+    note: Callable[[float, str], None] = lambda share, words: None
     draft: Path | None = None
 
 
 def carry_out(unit: Unit, desk: Desk | None = None) -> dict[str, Any]:
-    """Does a unit of work: its result as JSON can hold it.
+    """Does a unit of work, and returns its result in types that JSON has.
 
     >>> there = {"name": "two-point", "horizon": 2}
     >>> round(carry_out({"do": "optimum", "problem": there})["regret"], 6)
@@ -45,26 +40,20 @@ def carry_out(unit: Unit, desk: Desk | None = None) -> dict[str, Any]:
             json.dumps(result, default=lambda array: np.asarray(array).tolist(), allow_nan=False)
         )
     except ValueError:
-        raise RuntimeError("it gave a number that is not finite") from None
+        raise RuntimeError("the result has a number that is not finite") from None
 
 
 def problem_of(given: dict[str, Any]) -> gb.Problem:
-    """A problem of the paper from its `name`, and `arms`, `horizon` or `noise` if they are other ones."""
-    given = dict(given)
-    noise = given.pop("noise", "shared")
-    return gb.problems.named(**given).replace(noise=noise)
+    """A problem of the paper by its `name`, with other `arms`, `horizon` or `noise` if given."""
+    size = {key: given[key] for key in given if key != "noise"}
+    return gb.problems.named(**size).replace(noise=given.get("noise", "shared"))
 
 
 def evaluate(desk: Desk, problem: dict[str, Any], policy: str, instances: int, seed: int) -> dict[str, Any]:
     """The Bayes regret of a policy, and its standard deviation from instance to instance."""
-    row = gb.evaluate(
-        parse_policy(policy),
-        problem_of(problem),
-        instances=instances,
-        seed=seed,
-        progress=lambda name, done: desk.note(done, ""),
-    ).rows[0]
-    return measured(row.regret, instances)
+    how: dict[str, Any] = {"instances": instances, "seed": seed}
+    how["progress"] = lambda name, done: desk.note(done, "")
+    return measured(gb.evaluate(parse_policy(policy), problem_of(problem), **how).rows[0].regret, instances)
 
 
 def measured(regret: Mean, instances: int) -> dict[str, Any]:
@@ -79,9 +68,8 @@ def optimum(desk: Desk, problem: dict[str, Any]) -> dict[str, Any]:
 
 def exact(desk: Desk, problem: dict[str, Any], policy: str) -> dict[str, Any]:
     """The exact regret of a policy of counts on two arms, and its gradient by θ if it has one."""
-    found = gb.exact.by_counts(
-        parse_policy(policy), problem_of(problem), progress=lambda done: desk.note(done, "")
-    )
+    task, given = problem_of(problem), parse_policy(policy)
+    found = gb.exact.by_counts(given, task, progress=lambda done: desk.note(done, ""))
     slope = {"gradient": found.gradient["theta"]} if "theta" in found.gradient else {}
     return {"regret": found.regret, **slope}
 
@@ -112,12 +100,12 @@ def gradient(
 def opening(desk: Desk, problem: dict[str, Any], arm: int) -> dict[str, Any]:
     """The regret of pulling an arm first and being optimal from then on.
 
-    The rounds after a reward are a problem of their own, whose prior is the posterior.
+    The rounds after a reward are another problem, whose prior is the posterior.
     """
     task = problem_of(problem)
     prior = task.prior
     if not isinstance(prior, gb.priors.Finite):
-        raise InputError("only a finite prior has openings to compare")
+        raise InputError("openings need a finite prior")
     instances, weights = (np.asarray(array, float) for array in (prior.instances, prior.weights))
     means, best = instances[:, arm - 1], float(weights @ instances.max(1)) * task.horizon
     value = 0.0
@@ -139,18 +127,18 @@ def learn(
     every: int = 0,
     **settings: Any,
 ) -> dict[str, Any]:
-    """Learns a policy: regrets along its last phase, as [iteration, regret, se], and at the end.
+    """Learns a policy, and measures its regret during the last phase (`points`) and at the end.
 
-    The `settings` are those of `gb.learn`, whose estimator is named by its `baseline`; a `batch` is the m
-    instances of an iteration. Curves are measured on `evaluation` fresh instances, the same for all points
-    of a run, and the end on `final` ones. Points and a checkpoint are kept on the way, so that an
-    interrupted run resumes from there, to the same numbers.
+    The `settings` are those of `gb.learn`, with the estimator's `baseline`, and the `batch` of m instances
+    per iteration. Each of the `points` [iteration, regret, se] is measured on the same `evaluation` fresh
+    instances, and the end on `final` ones. Points and a checkpoint are stored on the way, so that an
+    interrupted run resumes, to the same numbers.
     """
     task, start = problem_of(problem), parse_policy(policy)
     points: dict[int, list[float]] = _points(desk.draft)
     checkpoint = None if desk.draft is None else desk.draft.with_suffix(".safetensors")
     if checkpoint and not points:
-        files.forget(checkpoint)  # without the points that belong to it
+        files.forget(checkpoint)  # its points are lost
 
     def point(iteration: int, entry: Any) -> None:
         found = gb.evaluate(entry, task, instances=evaluation, seed=seed).rows[0].regret
@@ -160,8 +148,7 @@ def learn(
 
     def watch(step: Any) -> None:
         desk.note(step.iteration / step.iterations, f"regret {step.regret:.2f}")
-        before = step.iterations - length
-        iteration = step.iteration - before
+        iteration = step.iteration - (step.iterations - length)
         if every and iteration >= 0 and (iteration % every == 0 or iteration == length):
             point(iteration, Learned(start, step.params, {}, {}))
 
@@ -179,7 +166,7 @@ def learn(
     except InputError:
         if checkpoint is None or not files.forget(checkpoint):
             raise
-        # It was damaged: begin anew.
+        # The checkpoint was damaged: start from scratch.
         learned = gb.learn(start, task, **settings)
     end = gb.evaluate(learned, task, instances=final, seed=seed).rows[0].regret
     found = [[i, *points[i]] for i in sorted(points)]
@@ -188,20 +175,13 @@ def learn(
 
 def _points(draft: Path | None) -> dict[int, list[float]]:
     """Points of an interrupted run, or none."""
-    if draft is None:
-        return {}
     try:
-        return {int(i): [float(mean), float(se)] for i, mean, se in json.loads(draft.read_text())}
+        kept = json.loads(draft.read_text()) if draft else []
+        return {int(i): [float(mean), float(se)] for i, mean, se in kept}
     except (OSError, ValueError, TypeError):
         return {}
 
 
-WORK: dict[str, Callable[..., dict[str, Any]]] = {
-    "evaluate": evaluate,
-    "optimum": optimum,
-    "exact": exact,
-    "enumerate": enumerated,
-    "gradient": gradient,
-    "opening": opening,
-    "learn": learn,
-}
+NAMED = (evaluate, optimum, exact, gradient, opening, learn)
+WORK: dict[str, Callable[..., dict[str, Any]]] = {work.__name__: work for work in NAMED}
+WORK["enumerate"] = enumerated

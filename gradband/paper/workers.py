@@ -1,6 +1,6 @@
-"""Units of work, shared out among processes that each have some cores to themselves.
+"""Distributes units of work among processes, each with its own cores.
 
-JAX is not imported here, so that a worker can choose its cores before JAX looks for them.
+JAX is not imported here, so that a worker can choose its cores before JAX counts them.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from gradband.paper.store import Store
 from gradband.paper.unit import Unit
 
 DEATH_SIGNAL = 1  # Linux's PR_SET_PDEATHSIG
-_notes: Any = None  # a worker's way to tell how far it is
+_notes: Any = None  # the queue for a worker's progress
 
 
 def do_all(
@@ -34,28 +34,30 @@ def do_all(
     done: Callable[[Unit], None],
     note: Callable[[Unit, float, str], None],
 ) -> list[tuple[Unit, str]]:
-    """Does all units, `jobs` at a time; each result is in the folder's store as soon as it is there.
+    """Does all units, `jobs` at a time, and stores each result in the folder at once.
 
-    Units that fail are returned with their errors; the others continue.
+    Returns the units that failed, with their errors; the others continue.
     """
     failed: list[tuple[Unit, str]] = []
-    with _pool(jobs) as (pool, notes, submitting):
-        with submitting:
+    with _pool(jobs) as (pool, notes):
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # workers leave Ctrl-C to their parent
+        try:
             running: dict[Future[None], Unit] = {
                 pool.submit(_work, place, unit, folder): unit for place, unit in enumerate(units)
             }
+        finally:
+            signal.signal(signal.SIGINT, before)
         while running:
             finished, _ = wait(running, timeout=0.2, return_when=FIRST_COMPLETED)
-            under_way = list(running.values())
             for place, part, words in _waiting(notes):
-                if units[place] in under_way:
+                if units[place] in running.values():
                     note(units[place], part, words)
             for future in finished:
                 unit = running.pop(future)
                 if isinstance(error := future.exception(), BrokenProcessPool):
                     raise RuntimeError(
-                        "a process ended without a word, perhaps for lack of memory: take fewer --jobs. "
-                        "What is finished is kept"
+                        "a worker process died, perhaps for lack of memory: try fewer --jobs. Finished "
+                        "units are stored"
                     )
                 if error is not None:
                     failed.append((unit, f"{type(error).__name__}: {error}"))
@@ -64,8 +66,8 @@ def do_all(
 
 
 @contextlib.contextmanager
-def _pool(jobs: int) -> Iterator[tuple[ProcessPoolExecutor, Any, Any]]:
-    """Processes, the queue of their notes, and a context to submit work in."""
+def _pool(jobs: int) -> Iterator[tuple[ProcessPoolExecutor, Any]]:
+    """Processes, and the queue of their notes."""
     context = get_context("spawn")
     notes, shares = context.Queue(), context.Queue()
     for share in (cores := list(_shares(jobs))):
@@ -74,24 +76,14 @@ def _pool(jobs: int) -> Iterator[tuple[ProcessPoolExecutor, Any, Any]]:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", str(len(cores[0])))
     pool = ProcessPoolExecutor(jobs, context, initializer=_begin, initargs=(notes, shares))
     try:
-        yield pool, notes, _without_interrupts()
+        yield pool, notes
     except BaseException:
-        # Whatever it was, nobody waits for what is under way.
+        # Whatever it was, nobody waits for the running units.
         for process in active_children():
             process.kill()
         raise
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
-
-
-@contextlib.contextmanager
-def _without_interrupts() -> Iterator[None]:
-    """Processes that are started here leave Ctrl-C to their parent."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _shares(jobs: int) -> Iterator[list[int]]:
@@ -108,7 +100,7 @@ def _waiting(notes: Any) -> Iterator[tuple[int, float, str]]:
 
 
 def _begin(notes: Any, shares: Any) -> None:
-    """Sets a worker up: an end when its parent has ended, and its cores."""
+    """Sets up a worker: it ends with its parent, and has its own cores."""
     global _notes
     _notes = notes
     if sys.platform == "linux":
@@ -145,7 +137,7 @@ def _work(place: int, unit: Unit, folder: Path) -> None:
 
 
 def check_jobs(jobs: int | None) -> int:
-    """How many units at a time: as given, or one per core."""
+    """The number of units to do at a time: as given, or one per core."""
     wanted = resources.cores() if jobs is None else jobs
     if not 1 <= wanted <= 256:
         raise InputError(f"jobs must be from 1 to 256, not {wanted}")
