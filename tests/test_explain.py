@@ -345,7 +345,7 @@ def test_problem_can_be_given_and_may_have_no_optimal_policy(run, tmp_path, unif
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        (("nothing.safetensors",), "can't read nothing.safetensors"),
+        (("nothing.safetensors",), "cannot read nothing.safetensors"),
         (("policy.safetensors", "--problem", "two-points"), "did you mean 'two-point'"),
         (("policy.safetensors", "--arms", 3), "fixed by its entries"),
         (("policy.safetensors", "--instances", 1), "instances"),

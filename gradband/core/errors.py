@@ -50,11 +50,11 @@ def shown(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def whole(what: str, value: Any, least: int = 1) -> int:
-    """A whole number that is at least `least` and fits 32 bits, or an error that names it."""
+def whole(what: str, value: Any, least: int = 1, below: int = MOST) -> int:
+    """A whole number from `least` to `below` (exclusive, by default what 32 bits hold), or an error."""
     found = int(value) if not isinstance(value, bool) and isinstance(value, Integral) else None
-    if found is None or not least <= found < MOST:
-        most = f" and below {MOST}" if found is not None and found >= MOST else ""
+    if found is None or not least <= found < below:
+        most = f" and below {below}" if found is not None and found >= below else ""
         raise InputError(f"{what} must be a whole number of at least {least}{most}, not {shown(value)}")
     return found
 
