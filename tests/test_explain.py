@@ -263,12 +263,14 @@ def test_wrong_input_is_refused(two_point, softelim):
     nowhere = saved(gb.policies.SoftElim(), two_point, about={})
     broken = saved(gb.policies.SoftElim(), two_point, about={"problem": {"prior": {"kind": "beta"}}})
     own = saved(gb.policies.SoftElim(), two_point, about={"problem": {"prior": {"kind": "sampler"}}})
+    odd = saved(gb.policies.SoftElim(), two_point, about={"problem": {"prior": {"kind": ["beta"]}}})
     there = {"kind": "table", "file": "rewards.npy"}
     table = saved(gb.policies.SoftElim(), two_point, about={"problem": {"prior": there}})
     for policy, words in (
         (nowhere, "does not say which problem it was learned on.*--problem"),
         (broken, "cannot be restored.*horizon.*--problem"),
         (own, "prior of kind 'sampler'.*--problem"),
+        (odd, r"prior of kind \['beta'\].*--problem"),
         (table, "the table prior is in the file 'rewards.npy', not in the policy.*--problem"),
         ("softelim", "does not say which problem it was learned on.*--problem"),
     ):

@@ -182,7 +182,7 @@ def problem_of(
     if not isinstance(about, dict) or kind is None:
         raise InputError(f"the policy file does not say which problem it was learned on: {GIVE}")
     file = prior.get("file") if isinstance(prior, dict) else None
-    if kind not in priors.KINDS:
+    if not isinstance(kind, str) or kind not in priors.KINDS:
         raise InputError(f"a policy file cannot contain a prior of kind {shown(kind)}: {GIVE}")
     if isinstance(file, str):
         places = [place for place in (folder, _source(learned)) if place and (place / file).is_file()]
