@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gradband.core.errors import InputError, whole
+from gradband.core.extras import needs
 from gradband.core.statistics import Mean
 from gradband.evaluation.evaluate import evaluate, name_policies
 from gradband.learning.learn import learn
@@ -21,9 +22,9 @@ from gradband.problems import Problem, as_problem
 if TYPE_CHECKING:
     import polars
 
-SHOWN = 3  # policies and problems of a sweep's short form
+SHOWN = 3  # pairs of policy and problem in a sweep's repr
 USUAL: Mapping[str, Any] = MappingProxyType({})
-OWN = ("seed", "devices", "memory", "progress")  # arguments of `learn` that a sweep gives itself
+OWN = ("seed", "devices", "memory", "progress")  # arguments of `learn` that a sweep sets itself
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,13 +36,11 @@ class SweepRow:
     seed: int
     regret: Mean
     reward: Mean
-    seconds: float
-    """of learning and evaluation"""
-    learned: Learned | None = None
-    """the learned policy, if it was learned here"""
+    seconds: float  # of learning and evaluation
+    learned: Learned | None = None  # the policy, if the sweep learned it
 
     def as_dict(self) -> dict[str, Any]:
-        """The row as numbers and words."""
+        """The row as numbers and strings."""
         return {
             "policy": self.policy,
             "problem": self.problem,
@@ -51,7 +50,7 @@ class SweepRow:
             "reward": self.reward.mean,
             "reward_se": self.reward.se,
             "learned": self.learned is not None,
-            "stopped": "" if self.learned is None else self.learned.stopped,
+            "stopped": self.learned.stopped if self.learned else "",
             "seconds": self.seconds,
         }
 
@@ -71,11 +70,11 @@ class Sweep:
         try:
             import polars
         except ImportError:
-            raise InputError("a data frame needs polars: pip install 'gradband[data]'") from None
+            raise needs("a data frame", "data") from None
         return polars.DataFrame([row.as_dict() for row in self.rows])
 
     def regret(self, policy: str, problem: str) -> Mean:
-        """The mean regret over seeds; its standard error is that between seeds, if there are several."""
+        """The mean regret over seeds. With several seeds, its standard error is that between them."""
         found = [row.regret for row in self.rows if (row.policy, row.problem) == (policy, problem)]
         if not found:
             raise KeyError((policy, problem))
@@ -111,21 +110,22 @@ def sweep(
 ) -> Sweep:
     """Learns and evaluates each policy on each problem under each seed.
 
-    Policies that can be learned are learned anew on every problem and under every seed; all others, among
-    them learned ones and policy files, are only evaluated. Under one seed all policies meet the same
-    instances of a problem. What is compiled for a policy serves all seeds, and all problems that have the
-    same kind of prior, number of arms and horizon.
+    Policies that can be learned are learned on every problem under every seed. Others, such as learned
+    policies and policy files, are only evaluated. Under one seed all policies play the same instances of a
+    problem. The code compiled for a policy is used for all seeds, and for all problems with the same kind
+    of prior, number of arms and horizon.
 
     Args:
-        policies: What `evaluate` takes: a policy, several, or a dictionary by names of yours.
-        problems: A problem, several, or a dictionary by names of yours; each a `Problem`, a name or a file.
-        seeds: The seeds, or how many: 0, 1, ….
+        policies: As for `evaluate`: a policy, several, or a dictionary with your own names.
+        problems: A problem, several, or a dictionary with your own names; each a `Problem`, a name or a
+            file.
+        seeds: The seeds, or their number: 0, 1, ….
         learning: Arguments of `learn`, such as `{"iterations": 50}`. With None nothing is learned, and
-            policies are evaluated with the parameters that they start from.
+            policies are evaluated with their initial parameters.
         instances: Fresh instances for each evaluation.
-        devices: How many blocks are computed at a time.
+        devices: How many blocks of instances are computed at a time.
         memory: A limit for the whole process, such as "2GB".
-        progress: Called with what is being done and the share that is complete.
+        progress: Called with a description of the last row and the share that is done.
 
     >>> found = sweep(["softelim", "uniform"], "two-point", learning=None, instances=100)
     >>> [(row.policy, row.problem, row.seed) for row in found.rows]
@@ -139,7 +139,7 @@ def sweep(
             raise InputError(f"there is no {what} to sweep over")
     for name in learning or ():
         if name in OWN:
-            raise InputError(f"{name} is given to sweep, not in learning")
+            raise InputError(f"{name} is an argument of sweep, not of learning")
     on = {"devices": devices, "memory": memory}
     cells = [Cell(name, task, seed) for name, task in tasks.items() for seed in numbers]
     rows: list[SweepRow] = []
@@ -172,7 +172,7 @@ def _play(
 
 
 def _can_learn(player: Policy | WithParams, problem: Problem) -> bool:
-    """Whether a policy has parameters that some trainer moves."""
+    """Whether the policy has parameters to learn."""
     if not isinstance(player, Policy):
         return False
     bound = binding.check(player, problem)
@@ -180,13 +180,12 @@ def _can_learn(player: Policy | WithParams, problem: Problem) -> bool:
 
 
 def _several(given: Any) -> Iterable[Any]:
-    """What is given, as several: alone it may be one policy or one problem."""
-    alone = isinstance(given, str | Path | Policy | Problem | WithParams)
-    return [given] if alone else given
+    """A list of what is given, if it is one policy or one problem."""
+    return [given] if isinstance(given, str | Path | Policy | Problem | WithParams) else given
 
 
 def _name_problems(problems: Any) -> dict[str, Problem]:
-    """The problems by their names, numbered where a name comes again."""
+    """The problems by name; repeated names are numbered."""
     if isinstance(problems, Mapping):
         return {name: as_problem(entry) for name, entry in problems.items()}
     found: dict[str, Problem] = {}
