@@ -2,10 +2,11 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from itertools import product
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -89,14 +90,6 @@ class Sweep:
         return f"Sweep({under}: {', '.join(words)})"
 
 
-class Cell(NamedTuple):
-    """A problem under a seed."""
-
-    name: str
-    problem: Problem
-    seed: int
-
-
 def sweep(
     policies: Given | Iterable[Given] | Mapping[str, Given],
     problems: Problem | str | Path | Iterable[Problem | str | Path] | Mapping[str, Problem | str | Path],
@@ -140,42 +133,25 @@ def sweep(
     for name in learning or ():
         if name in OWN:
             raise InputError(f"{name} is an argument of sweep, not of learning")
-    on = {"devices": devices, "memory": memory}
-    cells = [Cell(name, task, seed) for name, task in tasks.items() for seed in numbers]
+    on: dict[str, Any] = {"devices": devices, "memory": memory}
     rows: list[SweepRow] = []
-    for cell in cells:
-        for row in _play(entries, cell, learning, instances, on):
-            rows.append(row)
-            if progress:
-                where = f"{row.policy} on {row.problem}, seed {row.seed}"
-                progress(where, len(rows) / (len(cells) * len(entries)))
+    total = len(tasks) * len(numbers) * len(entries)
+    for (where, task), seed, (name, entry) in product(tasks.items(), numbers, entries.items()):
+        began, learned = time.perf_counter(), None
+        policy = given.resolve(entry, task)
+        if learning is not None and isinstance(policy, Policy) and _can_learn(policy, task):
+            policy = learned = learn(policy, task, seed=seed, **learning, **on)
+        row = evaluate({name: policy}, task, instances=instances, seed=seed, **on).rows[0]
+        seconds = round(time.perf_counter() - began, 3)
+        rows.append(SweepRow(name, where, seed, row.regret, row.reward, seconds, learned))
+        if progress:
+            progress(f"{name} on {where}, seed {seed}", len(rows) / total)
     return Sweep(tuple(rows))
 
 
-def _play(
-    entries: Mapping[str, Given],
-    cell: Cell,
-    learning: Mapping[str, Any] | None,
-    instances: int,
-    on: dict[str, Any],
-) -> Iterator[SweepRow]:
-    """The rows of one problem under one seed."""
-    for name, entry in entries.items():
-        began, learned = time.perf_counter(), None
-        player = given.resolve(entry, cell.problem)
-        if learning is not None and _can_learn(player, cell.problem):
-            assert isinstance(player, Policy)
-            player = learned = learn(player, cell.problem, seed=cell.seed, **learning, **on)
-        row = evaluate({name: player}, cell.problem, instances=instances, seed=cell.seed, **on).rows[0]
-        seconds = round(time.perf_counter() - began, 3)
-        yield SweepRow(name, cell.name, cell.seed, row.regret, row.reward, seconds, learned)
-
-
-def _can_learn(player: Policy | WithParams, problem: Problem) -> bool:
+def _can_learn(policy: Policy, problem: Problem) -> bool:
     """Whether the policy has parameters to learn."""
-    if not isinstance(player, Policy):
-        return False
-    bound = binding.check(player, problem)
+    bound = binding.check(policy, problem)
     return bound.trainer != Policy.trainer or (bound.differentiable and bool(bound.shapes()))
 
 
