@@ -368,7 +368,7 @@ class Player(AbstractContextManager["Player"]):
         with self._turn:
             if self.record is not None or self.journal is not None:
                 raise InputError(
-                    "a player with a record or a journal cannot be restored: it would be wrong"
+                    "a player with a record or a journal cannot be restored: it would have a gap"
                 )
             found = events.check_state(self, state)
             self.reseed(found["seed"])
@@ -397,8 +397,6 @@ class Player(AbstractContextManager["Player"]):
         """Probabilities for `count` decisions in a row without rewards, within the limits of new arms."""
         if self.arms_ever == self._arms:
             return self._probabilities()
-        if self._p is None:
-            self._without.clear()
         p = self._probabilities()
         first = bisect_left(self._active, self._arms)  # arms are in the order in which they came
         waiting = np.array([self._waiting[arm] for arm in self._active[first:]])
@@ -414,6 +412,7 @@ class Player(AbstractContextManager["Player"]):
             if self.policy.bounded and self.rounds >= self.policy.horizon:
                 raise InputError(f"{self.policy.name} is for {self.policy.horizon} rounds, which are over")
             self._p = self._checked(self._policy, self._state)
+            self._without.clear()
         return self._p
 
     def _others(self, among: np.ndarray) -> np.ndarray:
