@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 VERSION = 2
 LONGEST_ID = 256
 MOST_PULLS = 2**31  # in a batch
-MOST_DRAWS = 2**63
+MOST_DRAWS = 2**63 - 1
 STATE_KEYS = (
     "format version policy fingerprint seed drawn decisions numbered arms active fresh rounds memory"
 )

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 
-def limits(heard: np.ndarray, waiting: np.ndarray, count: int, arms: int) -> np.ndarray:
+def limits(observed: np.ndarray, waiting: np.ndarray, count: int, arms: int) -> np.ndarray:
     """The largest probabilities of new arms in the next `count` decisions, whose rewards come after them.
 
     As many decisions as are allowed may all go to an arm, and 1/K of the rest.
@@ -22,7 +22,7 @@ def limits(heard: np.ndarray, waiting: np.ndarray, count: int, arms: int) -> np.
     >>> limits(np.array([0, 0, 3]), np.array([0, 1, 2]), count=4, arms=4).tolist()
     [0.4375, 0.25, 0.625]
     """
-    free = np.clip(heard - waiting + 1, 0, count)
+    free = np.clip(observed - waiting + 1, 0, count)
     return (free + (count - free) / arms) / count
 
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from gradband.core.arrays import flatten
-from gradband.core.errors import MOST_ARMS, InputError, shown, whole
+from gradband.core.errors import InputError, number_of_arms, shown, whole
 from gradband.play import events, newcomers, turns
 from gradband.play.journal import Journal
 from gradband.play.playable import Playable, as_playable
@@ -227,10 +227,12 @@ class Player(AbstractContextManager["Player"]):
             id = self._which(decision)
             if "arms" in self.waiting(id):
                 raise InputError(f"{shown(id)} is a batch: update_many takes its sums of rewards")
-            heard = reward = events.check_reward(self.policy, reward)
+            observed = reward = events.check_reward(self.policy, reward)
             if self.policy.binary and 0 < reward < 1:
-                heard = float(self._draw() < reward)
-            self._apply({"op": "update", "id": id, "reward": reward, "heard": heard, "drawn": self.drawn})
+                observed = float(self._draw() < reward)
+            self._apply(
+                {"op": "update", "id": id, "reward": reward, "heard": observed, "drawn": self.drawn}
+            )
 
     def update_many(self, batch: "Batch | str", sums: "Sequence[int] | np.ndarray") -> None:
         """Observes the rewards of a batch: how many of each arm's pulls had the reward 1, not 0."""
@@ -251,11 +253,10 @@ class Player(AbstractContextManager["Player"]):
         with self._turn:
             if arm is not None and whole("arm", arm, least=self.policy.arms) < self.arms_ever:
                 return int(arm)
-            if arm not in (None, self.arms_ever):
-                raise InputError(f"the next arm has the number {self.arms_ever}, not {shown(arm)}")
-            if self.arms_ever >= MOST_ARMS:
-                raise InputError(f"there can be at most {MOST_ARMS} arms")
             new = self.arms_ever
+            if arm not in (None, new):
+                raise InputError(f"the next arm has the number {new}, not {shown(arm)}")
+            number_of_arms(new + 1)
             self._apply({"op": "add", "arm": new})
             return new
 
@@ -278,9 +279,9 @@ class Player(AbstractContextManager["Player"]):
     def _apply(self, event: Event) -> None:
         op = event["op"]
         if op == "select":
-            self._decided(event)
+            self._decide(event)
         elif op == "update":
-            self._heard(event)
+            self._observe(event)
         elif op == "add":
             self._state = self._policy.add_arm(self._state)
             self._active.append(event["arm"])
@@ -300,7 +301,7 @@ class Player(AbstractContextManager["Player"]):
         if self.record is not None:
             self.record(event)
 
-    def _decided(self, event: Event) -> None:
+    def _decide(self, event: Event) -> None:
         self._open[event["id"]] = event
         self._decisions += 1
         if events.number_of(event["id"]):
@@ -314,7 +315,7 @@ class Player(AbstractContextManager["Player"]):
             tried = np.flatnonzero(event["arms"]) if "arms" in event else [event["arm"]]
             self._fresh = [arm for arm in self._fresh if arm not in tried]
 
-    def _heard(self, event: Event) -> None:
+    def _observe(self, event: Event) -> None:
         id = event["id"]
         decision = self._open.pop(id)
         if not events.number_of(id):
@@ -402,8 +403,8 @@ class Player(AbstractContextManager["Player"]):
         waiting = np.array([self._waiting[arm] for arm in self._active[first:]])
         limit = np.ones(len(p))
         policy: Any = self._policy
-        heard = policy.counts(self._state).pulls[first:]
-        limit[first:] = newcomers.limits(heard, waiting, count, len(p))
+        observed = policy.counts(self._state).pulls[first:]
+        limit[first:] = newcomers.limits(observed, waiting, count, len(p))
         return newcomers.within(p, limit, self._others)
 
     def _probabilities(self) -> np.ndarray:
