@@ -1,7 +1,6 @@
 """The state of training, which changes from iteration to iteration, and its checkpoint."""
 
 import dataclasses
-import functools
 import math
 import os
 import warnings
@@ -141,10 +140,8 @@ class TrainingState:
         place = {"stage": self.stage, "iteration": self.iteration, "stopped": self.stopped}
         about = f'{{"settings": {self._settings}, {files.to_json(place)[1:]}'
         self.close()
-        write = functools.partial(
-            tensor_file.save, self.checkpoint, "checkpoint", arrays, about, self._keep
-        )
-        self._writing = WRITER.submit(write)
+        content = self.checkpoint, "checkpoint", arrays, about, self._keep
+        self._writing = WRITER.submit(tensor_file.save, *content)
         self._keep = True
 
     def interrupted(self, number: int) -> interruption.Interrupted:

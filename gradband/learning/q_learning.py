@@ -243,13 +243,13 @@ def _iterate(
         arm = jnp.where(u[0] < epsilon, jnp.floor(u[1] * arms).astype(jnp.int32), greedy)
         reward = pay(t, arm)
         regret = observe(regret, t, arm, reward)
-        heard = (u[2] < reward).astype(jnp.float32)  # rounded, as in a rollout
+        observed = (u[2] < reward).astype(jnp.float32)  # rounded, as in a rollout
         put = partial(jax.lax.dynamic_update_slice_in_dim, start_index=step % rounds * instances, axis=0)
-        ring = jax.tree.map(put, ring, Transitions(counts, arm, heard))
+        ring = jax.tree.map(put, ring, Transitions(counts, arm, observed))
         stored = jnp.minimum(step + 1, rounds) * instances
         due = (stored >= settings.warmup) & ((step + 1) % every == 0)
         agent, norms = jax.lax.cond(due, learn, rest, agent, ring, for_updates, stored)
-        return (agent, ring, jax.vmap(Counts.add)(counts, arm, heard), regret), norms
+        return (agent, ring, jax.vmap(Counts.add)(counts, arm, observed), regret), norms
 
     zeros = jnp.zeros((instances, arms))
     carry = agent, ring, Counts(zeros, zeros), Regret.zero(problem, jnp.zeros((1, instances)))

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -93,16 +93,16 @@ def parse_recipe(given: dict[str, Any], policy: Policy, name: str = "mine") -> R
     >>> parse_recipe({"iterations": 7, "estimator": {"baseline": "none"}}, SoftElim()).estimator
     Estimator(baseline='none', rollouts=1, returns='realised')
     """
-    _check_keys("", given, KEYS)
+    _table("", given, KEYS)
     base = given.get("base")
     if base is not None and (not isinstance(base, str) or base not in recipes.RECIPES):
         raise unknown("base", base, recipes.RECIPES)
     usual = recipes.choose(policy, base)
     changes = _changes("", {k: v for k, v in given.items() if k not in ("base", *STAGES)}, usual, policy)
     for stage in STAGES.keys() & given.keys():
-        _check_keys(f"{stage}.", _table(stage, given[stage]), STAGES[stage])
+        found = _table(stage, given[stage], STAGES[stage])
         own = getattr(usual, stage) or dataclasses.replace(usual, imitating=None, tuning=None)
-        changes[stage] = dataclasses.replace(own, **_changes(f"{stage}.", given[stage], own, policy))
+        changes[stage] = dataclasses.replace(own, **_changes(f"{stage}.", found, own, policy))
     return dataclasses.replace(usual, **{"name": name, **changes})
 
 
@@ -112,8 +112,7 @@ def _changes(prefix: str, given: dict[str, Any], usual: Recipe, policy: Policy) 
     if "estimator" in given:
         changes["estimator"] = _estimator(f"{prefix}estimator", given["estimator"], usual.estimator)
     if "settings" in given:
-        found = _table("settings", given["settings"])
-        _check_keys("settings.", found, tuple(policy.settings()))
+        found = _table("settings", given["settings"], policy.settings())
         own = {name: number(f"settings.{name}", entry) for name, entry in found.items()}
         changes["settings"] = usual.settings | own
     return changes
@@ -121,8 +120,8 @@ def _changes(prefix: str, given: dict[str, Any], usual: Recipe, policy: Policy) 
 
 def _estimator(key: str, value: Any, usual: Estimator) -> Estimator:
     """The usual estimator with changes. A new baseline has its own number of rollouts."""
-    given = _table(key, {"baseline": value} if isinstance(value, str) else value)
-    _check_keys(f"{key}.", given, ("baseline", "rollouts", "returns"))
+    table = {"baseline": value} if isinstance(value, str) else value
+    given = _table(key, table, ("baseline", "rollouts", "returns"))
     for name in ("baseline", "returns"):
         _string(f"{key}.{name}", given.get(name, ""))
     own = "baseline" in given or "rollouts" in given
@@ -134,8 +133,8 @@ def _estimator(key: str, value: Any, usual: Estimator) -> Estimator:
 
 
 def _optimizer(key: str, value: Any) -> Optimizer | None:
-    given = _table(key, {"name": value} if isinstance(value, str) else value)
-    _check_keys(f"{key}.", given, tuple(field.name for field in dataclasses.fields(Optimizer)))
+    table = {"name": value} if isinstance(value, str) else value
+    given = _table(key, table, [field.name for field in dataclasses.fields(Optimizer)])
     if given.get("name") == "paper":
         if len(given) > 1:
             raise InputError("the optimizer 'paper' has no settings: name another one")
@@ -188,13 +187,12 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
 }
 
 
-def _table(key: str, value: Any) -> dict[str, Any]:
+def _table(key: str, value: Any, allowed: Iterable[str]) -> dict[str, Any]:
+    """A table with no other than the allowed keys."""
     if not isinstance(value, dict):
         raise InputError(f"{key} must be a table, [{key}], not {shown(value)}")
+    known = [f"{key}.{name}" if key else name for name in allowed]
+    for name in value:
+        if (full := f"{key}.{name}" if key else name) not in known:
+            raise unknown("key", full, known)
     return value
-
-
-def _check_keys(prefix: str, given: dict[str, Any], allowed: tuple[str, ...]) -> None:
-    for key in given:
-        if key not in allowed:
-            raise unknown("key", f"{prefix}{key}", [prefix + name for name in allowed])
