@@ -260,12 +260,14 @@ def test_wrong_input_is_refused(two_point, softelim):
     nowhere = saved(gb.policies.SoftElim(), two_point, about={})
     broken = saved(gb.policies.SoftElim(), two_point, about={"problem": {"prior": {"kind": "beta"}}})
     own = saved(gb.policies.SoftElim(), two_point, about={"problem": {"prior": {"kind": "sampler"}}})
+    odd = saved(gb.policies.SoftElim(), two_point, about={"problem": {"prior": {"kind": ["beta"]}}})
     there = {"kind": "table", "file": "rewards.npy"}
     table = saved(gb.policies.SoftElim(), two_point, about={"problem": {"prior": there}})
     for policy, words in (
         (nowhere, "does not say which problem it was learned on.*--problem"),
         (broken, "cannot be restored.*horizon.*--problem"),
         (own, "prior of kind 'sampler'.*--problem"),
+        (odd, r"prior of kind \['beta'\].*--problem"),
         (table, "the table prior is in the file 'rewards.npy', not in the policy.*--problem"),
         ("softelim", "does not say which problem it was learned on.*--problem"),
     ):
@@ -342,7 +344,7 @@ def test_problem_can_be_given_and_may_have_no_optimal_policy(run, tmp_path, unif
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        (("nothing.safetensors",), "can't read nothing.safetensors"),
+        (("nothing.safetensors",), "cannot read nothing.safetensors"),
         (("policy.safetensors", "--problem", "two-points"), "did you mean 'two-point'"),
         (("policy.safetensors", "--arms", 3), "fixed by its entries"),
         (("policy.safetensors", "--instances", 1), "instances"),

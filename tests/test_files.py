@@ -307,7 +307,7 @@ def test_a_shape_of_huge_numbers_is_refused_at_once(path):
 def test_truncated_file_is_refused(path, valid):
     for length in [0, 1, 7, 8, 9, 50, len(valid) // 2, len(valid) - 30, len(valid) - 1]:
         path.write_bytes(valid[:length])
-        with pytest.raises(InputError, match="policy.safetensors.*(damaged|can't read)"):
+        with pytest.raises(InputError, match="policy.safetensors.*(damaged|cannot read)"):
             gradband.load(path)
 
 
@@ -325,12 +325,12 @@ def test_header_that_claims_a_huge_length_is_refused(path, valid):
 
 
 def test_missing_file_is_refused(path):
-    with pytest.raises(InputError, match="can't read .*policy.safetensors: No such file"):
+    with pytest.raises(InputError, match="cannot read .*policy.safetensors: No such file"):
         gradband.load(path)
 
 
 def test_folder_is_refused(tmp_path):
-    with pytest.raises(InputError, match="can't read|directory"):
+    with pytest.raises(InputError, match="cannot read|directory"):
         gradband.load(tmp_path)
 
 

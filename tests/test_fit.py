@@ -613,5 +613,5 @@ def test_the_tables_of_a_fit_can_be_read(tmp_path, monkeypatch, capsys):
     for words in ("32 experiments fitted, 8 held out", "hierarchical", "Chosen: ", "Next: gradband learn"):
         assert words in out
     code, _, told = run(monkeypatch, capsys, tmp_path / "none.csv", "--out", tmp_path / "x")
-    assert (code, "can't read" in told) == (2, True)
+    assert (code, "cannot read" in told) == (2, True)
     assert not (tmp_path / "x").exists()

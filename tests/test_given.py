@@ -43,7 +43,7 @@ def test_a_policy_is_a_name_a_list_of_names_a_file_or_a_learned_one(two_point, l
     assert {row.name for row in names.rows} == {"softelim", "softelim #2", "uniform"}
     with pytest.raises(gb.InputError, match="unknown policy 'softelm': did you mean 'softelim'"):
         gb.evaluate("softelm", two_point)
-    with pytest.raises(gb.InputError, match="can't read nothing.safetensors"):
+    with pytest.raises(gb.InputError, match="cannot read nothing.safetensors"):
         gb.evaluate("nothing.safetensors", two_point)
     with pytest.raises(gb.InputError, match="needs a problem"):
         resolve("ts:prior")
@@ -163,5 +163,5 @@ def test_a_prior_that_can_not_be_used_is_refused_in_one_sentence(name, prior, wo
 
 def test_paths_are_taken_as_they_are_written():
     assert resolve("ts") == resolve(gb.policies.ThompsonSampling())
-    with pytest.raises(gb.InputError, match="can't read"):
+    with pytest.raises(gb.InputError, match="cannot read"):
         resolve(Path("softelim"))

@@ -83,7 +83,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path, whole, dama
     if damage == "gone":
         again = learn(path, resume=True)
     else:
-        with pytest.warns(UserWarning, match="going on from .*before.safetensors, iteration 4"):
+        with pytest.warns(UserWarning, match="resuming from .*before.safetensors, iteration 4"):
             again = learn(path, resume=True)
     assert again.params["theta"] == whole.params["theta"]
     assert again.history["regret"].tobytes() == whole.history["regret"].tobytes()
@@ -93,7 +93,7 @@ def test_a_damaged_checkpoint_does_not_replace_the_good_one(tmp_path):
     path = tmp_path / "checkpoint.safetensors"
     cut_off(path, 7)
     path.write_bytes(b"")
-    with pytest.warns(UserWarning, match="going on from"), pytest.raises(BrokenError):
+    with pytest.warns(UserWarning, match="resuming from"), pytest.raises(BrokenError):
         learn(path, resume=True, progress=until(7))
     kept = [tensor_file.load(file, "checkpoint")[1]["iteration"] for file in (path, files.before(path))]
     assert kept == [6, 4]
@@ -177,7 +177,7 @@ def test_a_command_says_what_it_keeps(tmp_path):
         process.send_signal(signal.SIGTERM)
         out, error = process.communicate(timeout=60)
     assert (process.returncode, out) == (128 + signal.SIGTERM, "")
-    assert "checkpoint.safetensors keeps: resume goes on from there" in error
+    assert "checkpoint.safetensors keeps: resume continues from there" in error
     assert "the same command with --resume" in error
     assert "Traceback" not in error
 

@@ -284,7 +284,7 @@ def test_a_setting_that_no_file_can_keep_is_refused_at_once():
     class Unkept(Fragile):
         activation: object = len
 
-    with pytest.raises(InputError, match="can't be kept in a file"):
+    with pytest.raises(InputError, match="cannot be kept in a file"):
         learn(Unkept(), SMALL, **QUICK)
 
 

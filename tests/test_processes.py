@@ -181,7 +181,7 @@ def test_a_process_that_fails_ends_the_others(tmp_path, victim):
     codes, said = ended(start(2, *words, prefixes=[["env", "-C", str(folder)] for folder in folders]), 60)
     assert time.monotonic() - began < 45  # of which some seconds to start
     assert (codes[victim], codes[1 - victim]) == (2, 1), said
-    assert "can't read mine.toml" in said[victim][1]
+    assert "cannot read mine.toml" in said[victim][1]
     assert "another process of this run has ended" in said[1 - victim][1]
 
 

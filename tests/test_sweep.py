@@ -85,7 +85,7 @@ def test_what_can_not_be_swept_is_refused(monkeypatch, found):
     ):
         with pytest.raises(InputError, match=match):
             gb.sweep(*arguments)
-    with pytest.raises(InputError, match="seed is given to sweep"):
+    with pytest.raises(InputError, match="seed is an argument of sweep"):
         gb.sweep("softelim", ONE, learning={"seed": 1})
     monkeypatch.setitem(sys.modules, "polars", None)
     with pytest.raises(InputError, match=r"gradband\[data\]"):

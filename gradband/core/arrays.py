@@ -1,6 +1,6 @@
-"""Formulas over arrays of NumPy or JAX: the namespace to compute in comes from the arrays themselves.
+"""Formulas over arrays of NumPy or JAX: the arrays themselves decide where they are computed.
 
-Nothing here imports JAX. Whoever has an array of JAX has imported it.
+Nothing here imports JAX: a caller with an array of JAX has already imported it.
 """
 
 import math
@@ -16,24 +16,24 @@ PLAIN = (np.ndarray, np.generic, int, float)
 
 
 def namespace(*arrays: Any) -> Any:
-    """`numpy` if all of these are its arrays or numbers, else `jax.numpy`.
+    """`numpy` if all of these are NumPy arrays or numbers, otherwise `jax.numpy`.
 
     >>> namespace(np.ones(3), 2.0).__name__
     'numpy'
     """
-    for array in arrays:
+    for array in arrays:  # faster than `all`, and a player calls it often
         if not isinstance(array, PLAIN):
             return sys.modules["jax.numpy"]
     return np
 
 
 def nn(*arrays: Any) -> Any:
-    """`jax.nn`, or the few functions of it that are written here for NumPy."""
+    """`jax.nn`, or its functions for NumPy's arrays below."""
     return _Functions if namespace(*arrays) is np else sys.modules["jax"].nn
 
 
 class _Functions:
-    """Functions of `jax.nn` for arrays of NumPy."""
+    """Some functions of `jax.nn`, for NumPy's arrays."""
 
     @staticmethod
     def log_softmax(x: np.ndarray) -> np.ndarray:
@@ -63,7 +63,7 @@ class _Functions:
 
 
 def stop_gradient(x: Array) -> Array:
-    """The same numbers, taken as fixed where something is differentiated."""
+    """The same numbers, which differentiation takes as constants."""
     return x if namespace(x) is np else sys.modules["jax"].lax.stop_gradient(x)
 
 
@@ -73,7 +73,7 @@ def one_hot(index: Array | int, size: int) -> Array:
 
 
 def pick(values: Array, index: Array) -> Array:
-    """`values[index]` for values [K]; in JAX by selection: a gather would leave the vector registers."""
+    """`values[index]` for values [K]. In JAX by selection, because a gather would not be vectorised."""
     xp = namespace(values, index)
     if xp is np:
         return values[index]
@@ -81,7 +81,7 @@ def pick(values: Array, index: Array) -> Array:
 
 
 def add_at(values: Array, index: Array, amount: Array) -> Array:
-    """Values [K] with an amount added to one of them."""
+    """Values [K] with `amount` added at `index`."""
     if namespace(values, index, amount) is np:
         values = values.copy()
         values[index] += amount
@@ -90,7 +90,7 @@ def add_at(values: Array, index: Array, amount: Array) -> Array:
 
 
 def xlogy(x: Array, y: Array) -> Array:
-    """x log y, and 0 where x is 0."""
+    """x log y, or 0 where x is 0."""
     if namespace(x, y) is np:
         return x * np.log(np.where(x == 0, 1, np.maximum(y, 1e-300)))
     from jax.scipy import special
@@ -99,12 +99,12 @@ def xlogy(x: Array, y: Array) -> Array:
 
 
 def lgamma(x: np.ndarray) -> np.ndarray:
-    """log Γ of NumPy's arrays, entry by entry."""
+    """log Γ of a NumPy array."""
     return np.array([math.lgamma(entry) for entry in x.ravel().tolist()]).reshape(x.shape)
 
 
 def real(value: Any) -> Array:
-    """A number or array as JAX learns it."""
+    """A number or array as a JAX array of floats."""
     return on_device(value, float)
 
 
@@ -120,25 +120,18 @@ def on_device(value: Any, dtype: Any) -> Array:
 
 
 def flatten(tree: Any) -> dict[str, Array]:
-    """The arrays of nested tuples and dictionaries, in JAX's order, by their own names or whole paths.
+    """The arrays of nested tuples and dictionaries, in JAX's order, by `leaf_names`.
 
     >>> list(flatten({"a": {"x": 1.0}, "b": {"x": 2.0}})), list(flatten({"a": {"x": 1.0}, "b": 2.0}))
     (['a_x', 'b_x'], ['x', 'b'])
     """
-    paths: list[tuple[str, ...]] = []
-    leaves: list[Array] = []
-
-    def visit(path: tuple[str, ...], leaf: Array) -> Array:
-        paths.append(path)
-        leaves.append(leaf)
-        return leaf
-
-    map_leaves(visit, tree)
-    return dict(zip(leaf_names(paths), leaves, strict=True))
+    found: list[tuple[tuple[str, ...], Array]] = []
+    map_leaves(lambda path, leaf: found.append((path, leaf)), tree)
+    return dict(zip(leaf_names([path for path, _ in found]), [leaf for _, leaf in found], strict=True))
 
 
 def leaf_names(paths: list[tuple[str, ...]]) -> list[str]:
-    """Names of a state's arrays: their own, or whole paths where these repeat or mean something else."""
+    """Names of a state's arrays: the ends of their paths, or whole paths if those ends are not unique."""
     words = [path or ("sums",) for path in paths]
     last = [entry[-1] for entry in words]
     taken = len({*last}) < len(last) or bool({*last} & {"arm", "reward", "probabilities"})
@@ -146,7 +139,7 @@ def leaf_names(paths: list[tuple[str, ...]]) -> list[str]:
 
 
 def nested(arrays: dict[str, Any]) -> dict[str, Any]:
-    """Arrays by their paths as nested dictionaries, and lists where the keys are 0, 1, ….
+    """Nested dictionaries from arrays by their paths, with lists where the keys are 0, 1, ….
 
     >>> nested({"theta": 1.0, "layers/0/w": 2.0, "layers/1/w": 3.0})
     {'theta': 1.0, 'layers': [{'w': 2.0}, {'w': 3.0}]}
@@ -170,33 +163,33 @@ def _lists(node: Any) -> Any:
 
 
 def unflatten(tree: Any, leaves: list[Array]) -> Any:
-    """A tree like this one with other arrays, in the same order."""
+    """The tree with other arrays, in the same order."""
     following = iter(leaves)
     return map_leaves(lambda path, leaf: next(following), tree)
 
 
 def map_leaves(
-    function: Callable[[tuple[str, ...], Array], Any], tree: Any, path: tuple[str, ...] = ()
+    function: Callable[[tuple[str, ...], Array], Any],
+    tree: Any,
+    path: tuple[str, ...] = (),
+    kind: type | tuple[()] = (),
 ) -> Any:
-    """The tree with a function of their paths in place of its arrays."""
+    """The tree with `function(path, leaf)` in place of each array, or of each tuple of some `kind`."""
     if tree is None:
         return None
-    if isinstance(tree, dict):
-        return {key: map_leaves(function, tree[key], (*path, str(key))) for key in sorted(tree)}
-    if not isinstance(tree, tuple | list):
+    if isinstance(tree, kind) or not isinstance(tree, dict | tuple | list):
         return function(path, tree)
-    keys = getattr(tree, "_fields", range(len(tree)))
-    found = [map_leaves(function, entry, (*path, str(key))) for key, entry in zip(keys, tree, strict=True)]
-    return type(tree)(*found) if hasattr(tree, "_fields") else type(tree)(found)
+
+    def mapped(key: Any, entry: Any) -> Any:
+        return map_leaves(function, entry, (*path, str(key)), kind)
+
+    if isinstance(tree, dict):
+        return {key: mapped(key, tree[key]) for key in sorted(tree)}
+    if hasattr(tree, "_fields"):
+        return type(tree)(*map(mapped, tree._fields, tree))
+    return type(tree)(map(mapped, range(len(tree)), tree))
 
 
 def map_nodes(kind: type, function: Callable[[Any], Any], tree: Any) -> Any:
-    """The tree with a function of them in place of all that is of one kind, which is a named tuple."""
-    if isinstance(tree, kind):
-        return function(tree)
-    if isinstance(tree, dict):
-        return {key: map_nodes(kind, function, entry) for key, entry in tree.items()}
-    if not isinstance(tree, tuple | list):
-        return tree
-    found = [map_nodes(kind, function, entry) for entry in tree]
-    return type(tree)(*found) if hasattr(tree, "_fields") else type(tree)(found)
+    """The tree with `function(node)` in place of each node of a `kind` of named tuple."""
+    return map_leaves(lambda path, node: function(node) if isinstance(node, kind) else node, tree, (), kind)

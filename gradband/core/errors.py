@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from numbers import Integral, Real
 from typing import Any
 
-LARGEST = 3.4e38  # float32 holds no more
-MOST = 2**31  # nor does a 32-bit integer
+LARGEST = 3.4e38  # about the largest float32
+MOST = 2**31 - 1  # the largest 32-bit integer
 MOST_ARMS = 1_000_000
 
 
@@ -50,21 +50,18 @@ def shown(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def whole(what: str, value: Any, least: int = 1) -> int:
-    """A whole number that is at least `least` and fits 32 bits, or an error that names it."""
+def whole(what: str, value: Any, least: int = 1, most: int = MOST) -> int:
+    """A whole number from `least` to `most`, or an error that names it."""
     found = int(value) if not isinstance(value, bool) and isinstance(value, Integral) else None
-    if found is None or not least <= found < MOST:
-        most = f" and below {MOST}" if found is not None and found >= MOST else ""
-        raise InputError(f"{what} must be a whole number of at least {least}{most}, not {shown(value)}")
+    if found is None or not least <= found <= most:
+        limit = f" and at most {most}" if found is not None and found > most else ""
+        raise InputError(f"{what} must be a whole number of at least {least}{limit}, not {shown(value)}")
     return found
 
 
 def number_of_arms(value: Any, least: int = 1) -> int:
-    """A whole number, not so large that arrays with an entry for each arm fill the memory."""
-    found = whole("arms", value, least)
-    if found > MOST_ARMS:
-        raise InputError(f"there can be at most {MOST_ARMS} arms, not {found}")
-    return found
+    """A whole number, small enough for arrays with an entry per arm."""
+    return whole("arms", value, least, MOST_ARMS)
 
 
 def positive(what: str, value: Any) -> float:

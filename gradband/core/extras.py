@@ -1,20 +1,9 @@
-"""Packages beyond NumPy, the extras that install them, and one sentence where an extra is missing."""
+"""Packages beyond NumPy, the extras that install them, and the error for a missing extra."""
 
 from gradband.core.errors import InputError
 
-EXTRAS = {
-    "jax": "learn",
-    "matplotlib": "learn",
-    "numba": "learn",
-    "onnx": "onnx",
-    "optax": "learn",
-    "polars": "data",
-    "rich": "learn",
-    "safetensors": "learn",
-    "scipy": "learn",
-    "typer": "learn",
-}
-"""the extra that brings each package"""
+LEARN = ("jax", "matplotlib", "numba", "optax", "rich", "safetensors", "scipy", "typer")
+EXTRAS = {"onnx": "onnx", "polars": "data"} | dict.fromkeys(LEARN, "learn")  # by package
 
 
 class MissingExtraError(InputError, ImportError):
@@ -22,7 +11,7 @@ class MissingExtraError(InputError, ImportError):
 
 
 def needs(what: str, extra: str) -> MissingExtraError:
-    """The error for something that an extra has to be installed for.
+    """The error for something that needs an extra.
 
     >>> print(needs("gradband learn", "learn"))
     gradband learn needs the extra 'learn': pip install 'gradband[learn]'
@@ -31,7 +20,7 @@ def needs(what: str, extra: str) -> MissingExtraError:
 
 
 def extra_of(error: ImportError) -> str | None:
-    """The extra that would have avoided this error, if there is one.
+    """The extra that would prevent this error, if there is one.
 
     >>> extra_of(ModuleNotFoundError(name="jax.numpy")), extra_of(ModuleNotFoundError(name="json"))
     ('learn', None)

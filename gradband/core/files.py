@@ -45,7 +45,7 @@ def before(path: Path) -> Path:
 
 
 def forget(path: Path) -> bool:
-    """Removes a file and the one before it, and says whether there was any."""
+    """Removes a file and its previous version, and returns whether there was any."""
     there = [file for file in (path, before(path)) if file.exists()]
     for file in there:
         file.unlink()
@@ -63,7 +63,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def write_all(file: int, data: bytes) -> None:
-    """Writes all of it to an open file."""
+    """Writes all data to an open file."""
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(file, rest) :]
@@ -99,12 +99,12 @@ def toml(table: dict[str, Any], name: str = "") -> str:
 
 
 def to_json(about: dict[str, Any]) -> str:
-    """As JSON can hold it."""
+    """JSON, after `finite`."""
     return json.dumps(finite(about), allow_nan=False)
 
 
 def finite(value: Any) -> Any:
-    """The value as JSON can hold it: NaN and infinities become null, arrays become lists."""
+    """The value in a form that JSON allows: NaN and infinities become null, arrays become lists."""
     if isinstance(value, dict):
         return {str(key): finite(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
@@ -117,19 +117,19 @@ def finite(value: Any) -> Any:
 
 
 def read(path: str | Path, most: int | None = None, only: int = -1) -> bytes:
-    """The first `only` bytes of a regular file (all by default), if it has at most `most`."""
+    """The first `only` bytes of a regular file, or all, if it has at most `most` bytes."""
     most = SIZE_LIMIT if most is None else most
     try:
         found = Path(path).stat()
         if found.st_size > most:
             raise InputError(f"{path} is larger than {most >> 20} MiB")
         if not stat.S_ISREG(found.st_mode):
-            raise InputError(f"can't read {path}: it is not a file")
+            raise InputError(f"cannot read {path}: it is not a file")
         with Path(path).open("rb") as file:
             return file.read(only)
     except InputError:
         raise
     except OSError as error:
-        raise InputError(f"can't read {path}: {error.strerror or error}") from None
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
     except ValueError as error:
-        raise InputError(f"can't read {str(path)!r}: {error}") from None
+        raise InputError(f"cannot read {str(path)!r}: {error}") from None

@@ -1,7 +1,7 @@
-"""What JAX must be told before it starts. Every room that computes with JAX imports this first.
+"""Sets JAX up before it starts. Every room that computes with JAX imports this first.
 
-Without JAX, importing it gives one sentence that names the extra. Production never imports it, so that
-playing a policy changes no environment variable.
+Without JAX, importing it raises an error that names the extra. Production never imports it, so playing a
+policy changes no environment variable.
 """
 
 import importlib.util
@@ -13,8 +13,8 @@ if importlib.util.find_spec("jax") is None:
     raise needs("learning and evaluating policies", "learn")
 
 # A scan over rounds is hundreds of tiny steps, which XLA runs faster if it compiles them as one function
-# with several results per loop. There is no other way to ask for that than this variable, before JAX's
-# first computation; flags of this kind that the user has set stay.
+# with several results per loop. Only this variable can request that, before JAX's first computation. Flags
+# of this kind that the user has set stay.
 XLA_OPTIONS = "xla_cpu_small_while_loop_byte_threshold=100000000,xla_cpu_use_multi_output_fusion=true"
 _FLAGS = os.environ.get("XLA_FLAGS", "")
 if "xla_backend_extra_options" not in _FLAGS:

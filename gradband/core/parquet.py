@@ -33,12 +33,12 @@ except BaseException as error:
 
 
 def read(path: Path, columns: list[str] | None = None) -> "polars.DataFrame":
-    """The file, or these columns of it."""
+    """The whole file, or some of its columns."""
     try:
         import polars
     except ImportError:
         raise needs("reading Parquet", "data") from None
-    # Addresses, not bytes in use: every thread reserves some that it never touches.
+    # This limits addresses, not bytes in use: every thread reserves some that it never uses.
     most = (resources.free_memory() or 8 << 30) + (4 << 30) + resources.cores() * (256 << 20)
     command = [sys.executable, "-P", "-c", TRIAL, str(most), str(path), *(columns or ())]
     try:
@@ -47,7 +47,7 @@ def read(path: Path, columns: list[str] | None = None) -> "polars.DataFrame":
         raise InputError(f"reading {path.name} takes longer than {SECONDS} s") from None
     if tried.returncode:
         ended = tried.returncode < 0 or not tried.stderr.strip()
-        reason = "reading it ends the program that does" if ended else tried.stderr.strip().splitlines()[-1]
+        reason = "the reader crashed on it" if ended else tried.stderr.strip().splitlines()[-1]
         wanted = f" with the columns {', '.join(columns)}" if columns else ""
         raise InputError(f"{path.name} must be a Parquet file{wanted}: {reason}")
     return polars.read_parquet(path, columns=columns, glob=False)

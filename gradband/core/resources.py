@@ -1,4 +1,4 @@
-"""What this machine has: cores, memory and a cache folder. Nothing heavy is imported here."""
+"""Cores, memory and cache folder of this machine. Nothing heavy is imported here."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,7 @@ from gradband.core.errors import InputError
 
 
 def cores() -> int:
-    """Cores that this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -26,7 +26,7 @@ def free_memory() -> int | None:
 
 
 def _left_in_groups() -> list[int]:
-    """What the limits of this process's control groups leave, not counting files that are only cached."""
+    """Free bytes within the limits of this process's control groups. Cached files count as free."""
     mounted = Path("/sys/fs/cgroup")
     lines = Path("/proc/self/cgroup").read_text().splitlines()
     own = next((line[3:] for line in lines if line.startswith("0::")), "/")

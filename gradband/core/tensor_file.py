@@ -15,50 +15,32 @@ from gradband.core.errors import InputError
 from gradband.core.files import SIZE_LIMIT, read, to_json, write_atomically
 
 VERSION = 1
-MOST_AXES = 64  # of an array: as many as NumPy has
-KINDS = {
-    "BOOL": "?",
-    "U8": "u1",
-    "I8": "i1",
-    "U16": "<u2",
-    "I16": "<i2",
-    "F16": "<f2",
-    "U32": "<u4",
-    "I32": "<i4",
-    "F32": "<f4",
-    "U64": "<u8",
-    "I64": "<i8",
-    "F64": "<f8",
-}
-"""what safetensors calls the kinds of numbers that NumPy has"""
+MOST_AXES = 64  # of a NumPy array
+SIZES = {"U": (1, 2, 4, 8), "I": (1, 2, 4, 8), "F": (2, 4, 8)}  # in bytes, by kind of number
+DTYPES = {"BOOL": "?"}  # NumPy's names by those of safetensors, such as "<f4" by "F32"
+DTYPES |= {f"{kind}{8 * n}": f"<{kind.lower()}{n}" for kind, sizes in SIZES.items() for n in sizes}
+
+Arrays = dict[str, np.ndarray]
 
 
 def save(
-    path: str | Path,
-    kind: str,
-    arrays: dict[str, np.ndarray],
-    about: dict[str, Any] | str,
-    keep: bool = False,
+    path: str | Path, kind: str, arrays: Arrays, about: dict[str, Any] | str, keep: bool = False
 ) -> None:
-    """Writes arrays with what is known `about` them to a file of some `kind`; see `write_atomically`.
+    """Writes arrays, and what is known `about` them, to a file of some `kind`; see `write_atomically`.
 
-    What is known may be given in JSON.
+    `about` may already be JSON.
     """
     from safetensors.numpy import save as to_bytes
 
-    metadata = {
-        "format": f"gradband-{kind}",
-        "version": str(VERSION),
-        "about": about if isinstance(about, str) else to_json(about),
-    }
+    text = about if isinstance(about, str) else to_json(about)
     contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-    metadata["checksum"] = checksum(contiguous, metadata["about"])
-    data = to_bytes(contiguous, metadata)
+    metadata = {"format": f"gradband-{kind}", "version": str(VERSION), "about": text}
+    data = to_bytes(contiguous, metadata | {"checksum": checksum(contiguous, text)})
     write_atomically(Path(path), lambda target: target.write_bytes(data), keep)
 
 
-def checksum(arrays: dict[str, np.ndarray], about: str) -> str:
-    """Tells whether what is read is what was written; files from elsewhere need not have it."""
+def checksum(arrays: Arrays, about: str) -> str:
+    """A checksum of the content. Files that other programs wrote need not have one."""
     digest = hashlib.sha256(about.encode())
     for name, array in sorted(arrays.items()):
         digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
@@ -66,27 +48,26 @@ def checksum(arrays: dict[str, np.ndarray], about: str) -> str:
     return digest.hexdigest()[:16]
 
 
-def load(path: str | Path, kind: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Reads what `save` wrote; anything else is an `InputError`."""
+def load(path: str | Path, kind: str) -> tuple[Arrays, dict[str, Any]]:
+    """Reads what `save` wrote. Anything else is an `InputError`."""
     return parse(read(path), kind, path)
 
 
-def parse(data: bytes, kind: str, path: str | Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """What `load` finds in the bytes of a file."""
+def parse(data: bytes, kind: str, path: str | Path) -> tuple[Arrays, dict[str, Any]]:
+    """Reads the bytes of a file, as `load` does."""
     foreign = InputError(f"{path} is not a gradband {kind} file")
     try:
         arrays, metadata = from_bytes(data)
         if metadata.get("format") != f"gradband-{kind}":
             raise foreign
         version = metadata.get("version", "")
-        if version != str(VERSION):
-            newer = version.isdecimal() and int(version) > VERSION
+        if version.isdecimal() and int(version) > VERSION:
             raise InputError(
-                f"{path} was written by a newer gradband (its format is {version}, this one "
-                f"reads {VERSION}): upgrade gradband"
-                if newer
-                else f"{path} has the unknown format version {version!r}"
+                f"{path} was written by a newer gradband (its format is {version}, this one reads "
+                f"{VERSION}): upgrade gradband"
             )
+        if version != str(VERSION):
+            raise InputError(f"{path} has the unknown format version {version!r}")
         if metadata.get("checksum", "") not in ("", checksum(arrays, metadata["about"])):
             raise InputError(f"{path} is damaged: its checksum is wrong")
         about = json.loads(metadata["about"])
@@ -101,20 +82,20 @@ def parse(data: bytes, kind: str, path: str | Path) -> tuple[dict[str, np.ndarra
     return arrays, about
 
 
-def named(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
-    """The arrays whose names begin with a prefix, without it."""
+def named(arrays: Arrays, prefix: str) -> Arrays:
+    """The arrays whose names start with a prefix, by their names without it."""
     return {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
 
 
 class NotSafetensorsError(ValueError):
-    """Bytes that are not what the safetensors format says."""
+    """Bytes that do not have the safetensors format."""
 
 
-def from_bytes(data: bytes) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+def from_bytes(data: bytes) -> tuple[Arrays, dict[str, str]]:
     """The arrays of a safetensors file, by name, and its metadata.
 
     The format is the length of a header, the header in JSON, and the arrays one after the other. The
-    header is not trusted: all sizes in it must match the bytes that are there before anything is allocated.
+    header is not trusted: its sizes must match the bytes of the file before anything is allocated.
     """
     if len(data) < 8:
         raise NotSafetensorsError("it is too short")
@@ -128,24 +109,24 @@ def from_bytes(data: bytes) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     metadata = header.pop("__metadata__", {}) if isinstance(header, dict) else None
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
         raise NotSafetensorsError("its metadata must be a table of strings")
-    body, arrays, ends = memoryview(data)[8 + length :], {}, [0]
-    for name, entry in sorted(header.items(), key=_begins):
+    body, arrays, reached = memoryview(data)[8 + length :], {}, 0
+    for name, entry in sorted(header.items(), key=_offsets):
         begin, end = entry["data_offsets"]
-        shape, kind = entry.get("shape"), KINDS.get(str(entry.get("dtype")))
+        shape, kind = entry.get("shape"), DTYPES.get(str(entry.get("dtype")))
         if kind is None or not isinstance(shape, list) or not all(_is_count(size) for size in shape):
             raise NotSafetensorsError(f"{name[:80]!r} has no valid shape or dtype")
         stored = np.dtype(kind)
-        if begin != ends[-1] or end > len(body) or _bytes(shape, stored) != end - begin:
+        if begin != reached or end > len(body) or _bytes(shape, stored) != end - begin:
             raise NotSafetensorsError(f"{name[:80]!r} does not have the size that its shape requires")
         values = np.frombuffer(body[begin:end], stored).reshape(shape)
         arrays[name] = values.astype(stored.newbyteorder("="))
-        ends.append(end)
-    if ends[-1] != len(body):
+        reached = end
+    if reached != len(body):
         raise NotSafetensorsError("it has bytes that belong to no array")
     return dict(sorted(arrays.items())), metadata
 
 
-def _begins(item: tuple[str, Any]) -> tuple[int, int]:
+def _offsets(item: tuple[str, Any]) -> tuple[int, int]:
     """Where an array begins and ends."""
     offsets = item[1].get("data_offsets") if isinstance(item[1], dict) else None
     if not isinstance(offsets, list) or len(offsets) != 2 or not all(_is_count(at) for at in offsets):
@@ -154,7 +135,7 @@ def _begins(item: tuple[str, Any]) -> tuple[int, int]:
 
 
 def _bytes(shape: list[int], kind: np.dtype) -> int:
-    """Bytes of an array, or −1 if no file can hold it: a product of many huge numbers takes hours."""
+    """Bytes of an array, or −1 if no file can hold it: multiplying many huge numbers takes hours."""
     if len(shape) > MOST_AXES or max(shape, default=0) > SIZE_LIMIT:
         return -1
     return math.prod(shape) * kind.itemsize

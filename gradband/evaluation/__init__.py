@@ -1,3 +1,3 @@
-"""Evaluation of policies: paired comparisons, the gain over defaults, explanations."""
+"""Evaluates policies: paired comparisons, gains over the usual policies, explanations."""
 
 from gradband.core import jax_setup as jax_setup

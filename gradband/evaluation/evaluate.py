@@ -1,4 +1,4 @@
-"""Bayes regret of policies on fresh instances, paired: all play the same instances and Y."""
+"""Bayes regret of policies on fresh instances. It is paired: all play the same instances and Y."""
 
 import dataclasses
 import time
@@ -18,12 +18,12 @@ from gradband.policies.given import Given
 from gradband.policies.given import WithParams as WithParams
 from gradband.problems import Problem, as_problem
 
-SHOWN = 4  # rows of a comparison's short form
+SHOWN = 4  # rows in a comparison's repr
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One policy's result: regrets and rewards [m] of the instances, and the seconds it took."""
+    """One policy's result: regrets and rewards [m] by instance, and the seconds it took."""
 
     name: str
     regrets: np.ndarray
@@ -59,9 +59,10 @@ class Comparison:
         return Mean.of(self[one].regrets - self[other].regrets)
 
     def share(self, name: str, start: str, goal: float) -> Mean:
-        """How much of the way from one policy's regret to `goal` another covers, from 0 to 1 and beyond.
+        """The share of the way from the regret of `start` to `goal` that a policy covers.
 
-        Its standard error takes into account that both policies were measured on the same instances.
+        It is between 0 and 1, or beyond. Its standard error takes into account that both policies were
+        measured on the same instances.
         """
         regrets, from_ = self[name].regrets, self[start].regrets
         way = from_.mean() - goal
@@ -93,17 +94,22 @@ def evaluate(
     engine: str | None = None,
     progress: Callable[[str, float], None] | None = None,
 ) -> Comparison:
-    """Bayes regret of each policy on `instances` fresh instances, the same for all.
+    """Bayes regret of each policy on fresh instances, the same for all.
 
-    A policy is an instance of `Policy`, a learned one, a name (`"ts"`, `"softelim:theta=0.5"`, `"ts:prior"`
-    with the problem's own prior) or the path of a policy file; `policies` is one of them, a list, or a
-    dictionary with your own names. A problem is a `Problem`, a name or a TOML file.
-
-    Regret uses the pulled arms' means where they are known. Otherwise realised rewards are compared with
+    Regret uses the means of the pulled arms if they are known. Otherwise realised rewards are compared with
     the best arm in hindsight, on instances held out from training. Each instance and policy takes 16 bytes,
-    whatever the horizon and the number of arms.
+    for any horizon and number of arms.
 
-    The `engine` is lanes or xla; by default it is lanes on a CPU, and XLA for what lanes do not support.
+    Args:
+        policies: A policy, a list, or a dictionary with your own names. Each is a `Policy`, a learned one,
+            a name (`"ts"`, `"softelim:theta=0.5"`, `"ts:prior"` with the problem's prior) or a policy file.
+        problem: A `Problem`, a name or a TOML file.
+        instances: Fresh instances to play.
+        seed: Determines the instances and all draws.
+        devices: How many blocks of instances are computed at a time.
+        memory: A limit for the whole process, such as "2GB".
+        engine: "lanes" or "xla"; by default lanes on a CPU, and XLA for what lanes do not support.
+        progress: Called with a policy's name and the share of its instances that is done.
 
     >>> from gradband import policies, problems
     >>> problem = problems.named("two-point", horizon=20)
@@ -152,7 +158,7 @@ def _report(
 
 
 def name_policies(policies: Iterable[Given]) -> dict[str, Given]:
-    """The policies by their names, or as they were given in text, numbered where a name comes again."""
+    """The policies by name, or by the text that named them; repeated names are numbered."""
     entries: dict[str, Given] = {}
     for entry in policies:
         if isinstance(entry, str | Path):

@@ -1,4 +1,4 @@
-"""What a policy does, and what the optimal policy would do after the same histories."""
+"""What a policy does, beside what the optimal policy would do after the same histories."""
 
 import dataclasses
 from collections.abc import Callable
@@ -25,69 +25,59 @@ from gradband.policies.given import Given, WithParams
 from gradband.policies.policy_file import Learned
 from gradband.problems import Problem, as_problem, priors
 
-CELLS = 41  # at most, along the difference of means; odd, so that arms that are level share the middle one
-SHARES = 15  # at most, rows for an arm's share of the pulls; odd for the same reason
-COLUMNS = 100  # at most, of the rounds
-ALONE = 0.01  # share of the pulls below which an arm counts as left alone
+CELLS = 41  # at most, for the difference of means; odd, so that equal arms fall into the middle cell
+SHARES = 15  # rows at most, for an arm's share of the pulls; odd for the same reason
+COLUMNS = 100  # at most, for the rounds
+ALONE = 0.01  # arms with a smaller share of the pulls count as left alone
 GIVE = "give the problem to play it on (--problem)"
 Progress = Callable[[str, float], None]
 
 
 @dataclasses.dataclass(frozen=True)
 class Window:
-    """Rounds `first` to `last`, counted from 1 (of batches: pulls), and what happens in them."""
+    """Rounds `first` to `last`, counted from 1 (in batches: pulls), and what happens in them."""
 
     name: str
     first: int
     last: int
-    leading: Mean
-    """probability of pulling an arm with the greatest empirical mean"""
-    agreement: Mean | None
-    """probability that the policy gives to the optimal policy's choice"""
+    leading: Mean  # probability of pulling an arm with the greatest empirical mean
+    agreement: Mean | None  # probability that the policy gives to the optimal policy's choice
 
     def as_dict(self) -> dict[str, Any]:
-        return vars(self) | {
-            "leading": vars(self.leading),
-            "agreement": self.agreement and vars(self.agreement),
-        }
+        agreement = self.agreement and vars(self.agreement)
+        return vars(self) | {"leading": vars(self.leading), "agreement": agreement}
 
 
 @dataclasses.dataclass(frozen=True)
 class Maps:
-    """Mean probabilities of pulling an arm, over what is known of it, in W windows of rounds.
+    """Mean probabilities of pulling an arm, given what is known about it, in W windows of rounds.
 
-    Two arms: of pulling the second. More: of pulling arm i, for all i together. A cell that no history
-    falls into is NaN. Histories beyond the outer `leads` count in the outer cells.
+    With two arms, of pulling the second; with more, of pulling arm i, for all i together. Cells without any
+    history are NaN. Histories beyond the outer `leads` count in the outer cells.
     """
 
-    leads: np.ndarray
-    """edges [X + 1]: the arm's empirical mean minus the best other arm's"""
-    rows: np.ndarray
-    """edges [Y + 1]: the arm's share of the pulls with two arms, its number of pulls with more"""
-    histories: np.ndarray
-    """how many there are [W, Y, X]"""
-    policy: np.ndarray
-    """[W, Y, X]"""
-    optimal: np.ndarray | None
-    """[W, Y, X]"""
+    leads: np.ndarray  # edges [X + 1]: the arm's empirical mean minus the best other arm's
+    rows: np.ndarray  # edges [Y + 1]: the arm's share of the pulls with two arms, its pulls with more
+    histories: np.ndarray  # their number [W, Y, X]
+    policy: np.ndarray  # [W, Y, X]
+    optimal: np.ndarray | None  # [W, Y, X]
 
 
 @dataclasses.dataclass(frozen=True)
 class Strips:
-    """Mean probabilities of pulling each arm, over the rounds."""
+    """Mean probabilities of pulling each arm, over the rounds.
 
-    rounds: np.ndarray
-    """edges [C + 1]: column c has the rounds above rounds[c], up to rounds[c + 1], counted from 1; in
-    batches these are pulls"""
-    policy: np.ndarray
-    """[K, C]"""
-    optimal: np.ndarray | None
-    """[K, C]"""
+    Column c has the rounds above rounds[c], up to rounds[c + 1], counted from 1 (in batches: pulls).
+    """
+
+    rounds: np.ndarray  # edges [C + 1]
+    policy: np.ndarray  # [K, C]
+    optimal: np.ndarray | None  # [K, C]
 
 
 @dataclasses.dataclass(frozen=True)
 class Explanation:
-    """A policy played on fresh instances. If there is no optimal policy to show, `note` says why."""
+    """What a policy did on fresh instances. If there is no optimal policy beside it, `note` says why."""
 
     policy: str
     problem: Problem
@@ -106,11 +96,11 @@ class Explanation:
 
     @property
     def left_alone(self) -> tuple[int, ...]:
-        """The arms that get less than 1 % of the pulls, counted from 1."""
+        """The arms with less than 1 % of the pulls, counted from 1."""
         return tuple(i for i, share in enumerate(self.pulls, start=1) if share.mean < ALONE)
 
     def as_dict(self) -> dict[str, Any]:
-        """What `gradband explain` writes of it: all but the arrays behind the picture."""
+        """The result as `gradband explain` writes it, without the arrays behind the figure."""
         return {
             "policy": self.policy,
             "instances": self.instances,
@@ -132,12 +122,19 @@ def explain(
     memory: int | str | None = None,
     progress: Progress | None = None,
 ) -> Explanation:
-    """What a policy does early, in the middle and late, beside the optimal policy if there is one.
+    """What a policy does early, midway and late, beside the optimal policy if there is one.
 
-    The policy is a learned one, a `Policy`, a name or a policy file. It is played on fresh instances of
-    `problem`, or of the one that it was learned on. The optimal policy observes the same arms and rewards,
-    so both are shown after the same histories. `progress` is called with the current stage and the fraction
-    of it that is done.
+    The optimal policy observes the same arms and rewards, so both are shown after the same histories.
+
+    Args:
+        policy: A learned policy, a `Policy`, a name or a policy file.
+        problem: The problem to play, by default the one that the policy was learned on.
+        instances: Fresh instances to play it on.
+        optimal: Whether to compute the optimal policy, if that is possible.
+        seed: Determines the instances and all draws.
+        devices: How many blocks of instances are computed at a time.
+        memory: A limit for the whole process, such as "2GB".
+        progress: Called with the current stage and the fraction of it that is done.
 
     >>> best = optimum(problems.named("two-point", horizon=20)).policy
     >>> [window.agreement.mean for window in explain(best, instances=100).windows]
@@ -159,10 +156,14 @@ def explain(
     spec = RolloutSpec(bound.compiled(), size, reference=best.policy.compiled() if best else None)
     theirs = best.params if best else None
     operands = Operands(jax.device_put(fresh), params, key, np.int32(0), reference=theirs)
-    report = partial(_report, progress, instances, size) if progress else None
+
+    def report(done: float) -> None:
+        if progress:
+            progress("playing", min(1.0, done * size / instances))
+
     job = blocks.BlockJob(_play, (spec, plan), (operands, np.int32(instances)), instances, size)
-    pieces = blocks.map_blocks(job, on, report)
-    return _summed(pieces, plan, bound.name, problem, instances, best is not None, note)
+    found = _summarise(blocks.map_blocks(job, on, report), plan, instances, best is not None)
+    return Explanation(bound.name, problem, instances, *found, note)
 
 
 def problem_of(
@@ -173,16 +174,15 @@ def problem_of(
 ) -> Problem:
     """The problem that a policy was learned on, from its policy file.
 
-    A prior that is read from a file is found if that file is in `folder`, or beside the problem file that
-    the policy was learned from.
+    The file of a prior that has one must be in `folder`, or beside the problem file that the policy was
+    learned from.
     """
     about = learned.about.get("problem") if isinstance(learned, Learned) else None
     prior = about.get("prior") if isinstance(about, dict) else None
-    kind = prior.get("kind") if isinstance(prior, dict) else None
-    if not isinstance(about, dict) or kind is None:
+    if not isinstance(about, dict) or not isinstance(prior, dict) or prior.get("kind") is None:
         raise InputError(f"the policy file does not say which problem it was learned on: {GIVE}")
-    file = prior.get("file") if isinstance(prior, dict) else None
-    if kind not in priors.KINDS:
+    kind, file = prior["kind"], prior.get("file")
+    if not isinstance(kind, str) or kind not in priors.KINDS:
         raise InputError(f"a policy file cannot contain a prior of kind {shown(kind)}: {GIVE}")
     if isinstance(file, str):
         places = [place for place in (folder, _source(learned)) if place and (place / file).is_file()]
@@ -199,13 +199,13 @@ def problem_of(
 
 
 def _source(learned: Policy | WithParams) -> Path | None:
-    """The folder of the problem file that a policy was learned from, if it says so."""
+    """The folder of the problem file that a policy was learned from, if that is known."""
     source = learned.about.get("source") if isinstance(learned, Learned) else None
     return Path(source).parent if isinstance(source, str) and source.endswith(".toml") else None
 
 
 def _optimal_policy(problem: Problem, progress: Progress | None) -> tuple[Learned | None, str]:
-    """The optimal policy, or None and why there is none."""
+    """The optimal policy, or None and the reason why there is none."""
     try:
         solved = optimum(problem, progress=partial(progress, "optimal policy") if progress else None)
     except InputError as error:
@@ -213,35 +213,26 @@ def _optimal_policy(problem: Problem, progress: Progress | None) -> tuple[Learne
     return solved.policy, ""
 
 
-def _report(progress: Progress, instances: int, size: int, done: int) -> None:
-    progress("playing", min(1.0, done * size / instances))
-
-
 @dataclasses.dataclass(frozen=True)
 class _Plan:
-    """What is counted where; rounds are counted from 0, and a window's end is not in it."""
+    """What is counted in which cell. Rounds are counted from 0, and windows do not contain their ends."""
 
     arms: int
     rounds: int
     pulls_per_round: int
-    """pulls in a round"""
     windows: tuple[tuple[int, int], ...]
-    columns: int
-    cells: int
-    """in a row of a map"""
-    reach: float
-    """the greatest difference of means that has a cell of its own"""
-    unpulled: float
-    """the mean of an arm that has not been pulled"""
-    rows: tuple[float, ...]
-    """edges of the maps' rows"""
+    columns: int  # of a strip
+    cells: int  # in a row of a map
+    reach: float  # the greatest difference of means that has its own cell
+    unpulled: float  # the mean of an arm that has not been pulled
+    rows: tuple[float, ...]  # edges of the maps' rows
 
     def means(self, pulls: Array, sums: Array) -> Array:
         """Empirical means [K, B]."""
         return jnp.where(pulls > 0, sums / jnp.maximum(pulls, 1), self.unpulled)
 
     def places(self, pulls: Array, means: Array) -> Array:
-        """The cells of a map that histories with these pulls and means [K, B] fall into, an arm each."""
+        """The cell of a map for each arm and history, from pulls and means [K, B]."""
         leader = jnp.arange(self.arms)[:, None] == means.argmax(0)[None]
         second = jnp.where(leader, -jnp.inf, means).max(0)
         leads = self.shown_arms(means - jnp.where(leader, second[None], means.max(0)[None]))
@@ -253,40 +244,31 @@ class _Plan:
         return row * self.cells + column.astype(jnp.int32)
 
     def shown_arms(self, values: Array) -> Array:
-        """What the maps show of values [K, B]: with two arms the second, as the first mirrors it."""
+        """The values [K, B] of the arms in the maps: of two only the second, since the first mirrors it."""
         return values[1:] if self.arms == 2 else values
 
 
 def _plan(problem: Problem, key: Array) -> _Plan:
     n, arms, pulls = problem.rounds, problem.arms, problem.pulls_per_round
     width = max(1, n // 10)
-    first = min(-(-arms // pulls), n - width)  # after each arm could have been pulled once
+    first = min(-(-arms // pulls), n - width)  # when each arm can have been pulled once
     starts = (first, max(first, (n - width) // 2), n - width)
-    few = (first + width) * pulls  # pulls allow only for few means and shares: the cells are not finer
+    windows = tuple((start, start + width) for start in starts)
+    few = (first + width) * pulls  # so few pulls have few means and shares: finer cells would be empty
     rows: Any = np.linspace(0, 1, min(SHARES, few | 1) + 1)
     if arms > 2:
         steps = [round(2 ** (half / 2)) for half in range(60)]  # 0, 1, 2, 3, 4, 6, 8, 11, 16, 23, …
         rows = [edge for edge in sorted({0, *steps}) if edge < problem.horizon] + [problem.horizon]
-    reach, unpulled = _reach(problem, key, few / arms)
-    return _Plan(
-        arms,
-        n,
-        pulls,
-        tuple((start, start + width) for start in starts),
-        min(COLUMNS, n),
-        min(CELLS, 2 * few - 1),
-        reach,
-        unpulled,
-        tuple(float(edge) for edge in rows),
-    )
+    columns, cells, edges = min(COLUMNS, n), min(CELLS, 2 * few - 1), tuple(map(float, rows))
+    return _Plan(arms, n, pulls, windows, columns, cells, *_reach(problem, key, few / arms), edges)
 
 
 def _reach(problem: Problem, key: Array, pulls: float) -> tuple[float, float]:
-    """How far means of the arms are apart after so many pulls of each, and what counts for one not pulled.
+    """The largest difference of means to show if each arm has this many pulls, and the mean without any.
 
-    That is three standard deviations of their difference, from rewards of a thousand instances in two
-    rounds: E (Y_i − Y'_i)² is twice the noise's variance, and E (Y_i − Y'_j)² more by that of the arms.
-    Rewards in [0, 1] are shown as far as they may be apart, unless the half of that is enough.
+    The difference is three standard deviations, from rewards of a thousand instances in two rounds:
+    E (Y_i − Y'_i)² is twice the variance of the noise, and E (Y_i − Y'_j)² adds that between the arms. For
+    rewards in [0, 1] it is 1, unless 0.5 is enough.
     """
     one, two = (np.asarray(rewards) for rewards in _two_rounds(problem, key))
     noise = float(np.mean((one - two) ** 2))
@@ -299,7 +281,7 @@ def _reach(problem: Problem, key: Array, pulls: float) -> tuple[float, float]:
 
 @jax.jit
 def _two_rounds(problem: Problem, key: Array) -> tuple[Array, Array]:
-    """Rewards [m, K] of all arms in the first two rounds, of at most a thousand instances."""
+    """Rewards [m, K] of all arms in the first two rounds of at most a thousand instances."""
     count = min(1000, problem.prior.size or 1000)
 
     def drawn(t: int, index: Array, key: Array) -> Array:
@@ -315,25 +297,19 @@ def _two_rounds(problem: Problem, key: Array) -> tuple[Array, Array]:
 class _Seen(NamedTuple):
     """What is known after some rounds of a block."""
 
-    pulls: Array
-    """[K, B]"""
-    sums: Array
-    """[K, B]"""
-    maps: Array
-    """histories, and sums of the policy's and of the optimal probabilities [W, Y X, 3]"""
-    strips: Array
-    """sums of both [C, 2, K]"""
-    leading: Array
-    """[W, B]"""
-    agreement: Array
-    """[W, B]"""
+    pulls: Array  # [K, B]
+    sums: Array  # [K, B]
+    maps: Array  # [W, Y X, 3]: histories, and sums of the policy's and of the optimal probabilities
+    strips: Array  # sums of both [C, 2, K]
+    leading: Array  # [W, B]
+    agreement: Array  # [W, B]
 
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _play(
     spec: RolloutSpec, plan: _Plan, given: Operands, instances: Array, block: Array
 ) -> tuple[Array, ...]:
-    """What is seen of a block, of which only the first `instances` of all blocks count."""
+    """Maps, strips and the rest for a block. Only the first `instances` of all blocks count."""
     real = ((block * spec.size + jnp.arange(spec.size)) < instances).astype(float)
 
     def start(score: Array) -> _Seen:
@@ -347,7 +323,7 @@ def _play(
 
 
 def _observe(plan: _Plan, real: Array, seen: _Seen, round: Round) -> _Seen:
-    """What is known after another round; `real` [B] is 1 for the instances that count."""
+    """Adds a round; `real` [B] is 1 for the instances that count."""
     pulls, sums, maps, strips, leading, agreement = seen
     t, inside = round.t.astype(jnp.int32), jnp.asarray(plan.windows)
     if round.pulls is not None and round.sums is not None:
@@ -381,44 +357,24 @@ def _observe(plan: _Plan, real: Array, seen: _Seen, round: Round) -> _Seen:
     )
 
 
-def _summed(
-    pieces: list[Any], plan: _Plan, name: str, problem: Problem, instances: int, compared: bool, note: str
-) -> Explanation:
-    maps, strips, leading, agreement, pulls = zip(*pieces, strict=True)
-    histories, ours, optimal = np.moveaxis(_total(maps), -1, 0).reshape(
-        3, len(plan.windows), -1, plan.cells
-    )
+def _summarise(
+    pieces: list[Any], plan: _Plan, instances: int, compared: bool
+) -> tuple[tuple[Window, ...], Maps, Strips, tuple[Mean, ...]]:
+    """Windows, maps, strips and shares of the pulls from those of the blocks."""
+    *sums, leading, agreement, pulls = zip(*pieces, strict=True)
+    cells, strips = (np.stack(piece).sum(0, dtype=np.float64) for piece in sums)
+    histories, ours, optimal = np.moveaxis(cells, -1, 0).reshape(3, len(plan.windows), -1, plan.cells)
     with np.errstate(invalid="ignore"):
         ours, optimal = ours / histories, optimal / histories
+    leads = np.linspace(-plan.reach, plan.reach, plan.cells + 1)
+    maps = Maps(leads, np.array(plan.rows), histories, ours, optimal if compared else None)
     edges = -(-np.arange(plan.columns + 1) * plan.rounds // plan.columns)
-    columns = np.moveaxis(_total(strips), 0, -1) / (instances * np.diff(edges))
-    windows = []
+    columns = np.moveaxis(strips, 0, -1) / (instances * np.diff(edges))
+    batch, windows = plan.pulls_per_round, []
     each = [blocks.join(piece, instances) for piece in (leading, agreement)]
-    for when, (first, end), ahead, agreed in zip(
-        ("early", "mid", "late"), plan.windows, *each, strict=True
-    ):
-        rounds = end - first
-        agrees = Mean.of(agreed / rounds) if compared else None
-        shown = first * plan.pulls_per_round + 1, end * plan.pulls_per_round
-        windows.append(Window(when, *shown, Mean.of(ahead / rounds), agrees))
-    return Explanation(
-        name,
-        problem,
-        instances,
-        tuple(windows),
-        Maps(
-            np.linspace(-plan.reach, plan.reach, plan.cells + 1),
-            np.array(plan.rows),
-            histories,
-            ours,
-            optimal if compared else None,
-        ),
-        Strips(edges * plan.pulls_per_round, columns[0], columns[1] if compared else None),
-        tuple(Mean.of(share) for share in blocks.join(pulls, instances) / problem.horizon),
-        note,
-    )
-
-
-def _total(pieces: tuple[np.ndarray, ...]) -> np.ndarray:
-    """The sum over blocks, in their order and in double precision."""
-    return np.stack(pieces).sum(0, dtype=np.float64)
+    names = ("early", "mid", "late")
+    for name, (first, end), ahead, agreed in zip(names, plan.windows, *each, strict=True):
+        agrees = Mean.of(agreed / (end - first)) if compared else None
+        windows.append(Window(name, first * batch + 1, end * batch, Mean.of(ahead / (end - first)), agrees))
+    shares = tuple(Mean.of(share) for share in blocks.join(pulls, instances) / (plan.rounds * batch))
+    return tuple(windows), maps, Strips(edges * batch, columns[0], columns[1] if compared else None), shares

@@ -1,4 +1,4 @@
-"""The reward gradient over θ: estimates with several baselines, beside the exact one."""
+"""The reward gradient over θ: estimates with several baselines, beside the exact gradient."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ EXACT = "exact"
 
 @dataclasses.dataclass(frozen=True)
 class Point:
-    """The gradient at one θ, by a baseline or exactly; `spread` is that of one instance's estimate."""
+    """The gradient at one θ, by a baseline or exact; `spread` is that of one instance's estimate."""
 
     theta: float
     baseline: str
@@ -27,7 +27,7 @@ class Point:
 
 @dataclasses.dataclass(frozen=True)
 class GradientCurve:
-    """Points in the order of θ, and of the baselines at each."""
+    """Points in the order of θ, and of the baselines at each θ."""
 
     policy: str
     instances: int
@@ -52,14 +52,14 @@ def gradient_curve(
     """Estimates the gradient at each θ with each estimator, after checking all of them.
 
     Args:
-        policy: A policy whose one parameter is θ.
-        problem: What it plays.
+        policy: A policy whose only parameter is θ.
+        problem: The problem to play.
         thetas: Values of θ.
-        estimators: Each with its baseline.
-        exact: Whether the exact gradient comes first at each θ (see `by_counts`).
+        estimators: One for each baseline.
+        exact: Whether to compute the exact gradient too (see `by_counts`); it comes first at each θ.
         instances: Fresh instances for each estimate.
-        progress: Told how far the work is, as a share, with a few words.
-        how: The `seed`, `devices` and `memory` of `estimate`.
+        progress: Called with the share that is done, and a few words.
+        how: `seed`, `devices` and `memory`, for `estimate`.
     """
     if not isinstance(policy, OneParameter):
         raise InputError(f"{policy.name} has no single parameter theta")
@@ -75,16 +75,16 @@ def gradient_curve(
     points: list[Point] = []
     total = len(thetas) * (len(estimators) + exact)
 
-    def tell(words: str, share: float) -> None:
+    def report(words: str, share: float) -> None:
         progress((len(points) + share) / total, words)
 
     for theta in thetas:
         where = f"θ = {theta:.4g}"
         if exact:
-            truth = counts.by_counts(at[theta], problem, progress=partial(tell, f"{where}, exact"))
+            truth = counts.by_counts(at[theta], problem, progress=partial(report, f"{where}, exact"))
             points.append(Point(theta, EXACT, float(truth.gradient["theta"]), 0.0, 0.0))
         for estimator in estimators:
-            tell(f"{where}, {estimator.rule.name}", 0.0)
+            report(f"{where}, {estimator.rule.name}", 0.0)
             found = estimate(at[theta], problem, instances=instances, estimator=estimator, **how)
             numbers = (float(values[0]) for values in (found.mean, found.se, found.spread))
             points.append(Point(theta, estimator.rule.name, *numbers))

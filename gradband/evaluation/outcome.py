@@ -1,4 +1,4 @@
-"""What came out of learning: a policy beside itself before, references and the optimum, and a verdict."""
+"""The outcome of learning: a policy beside its start, references and the optimum, and a verdict."""
 
 import dataclasses
 from typing import Any
@@ -15,9 +15,9 @@ from gradband.policies import references
 from gradband.policies.policy_file import Learned
 from gradband.problems import Problem
 
-MOST_INSTANCES, FEWEST_INSTANCES = 10_000, 2_000  # of the comparison, unless they are given
-CHEAP = 2_000  # n K up to which that takes a second or two
-NAMED_PARAMETERS = 3  # up to which parameters are shown one by one
+MOST_INSTANCES, FEWEST_INSTANCES = 10_000, 2_000  # of the comparison, by default
+CHEAP = 2_000  # up to this n K, a comparison on the most instances takes a second or two
+NAMED_PARAMETERS = 3  # up to this many are shown one by one
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,8 +27,7 @@ class Outcome:
     learned: Learned
     problem: Problem
     standing: Standing
-    situations: tuple[Situation, ...] = ()
-    """what it gains where a prior was fitted to past experiments"""
+    situations: tuple[Situation, ...] = ()  # its gains, if a prior was fitted to past experiments
 
     @property
     def name(self) -> str:
@@ -57,7 +56,7 @@ class Outcome:
         return found if self.standing.optimum is None else found | {"optimum": self.standing.optimum}
 
     def evaluation(self) -> dict[str, Any]:
-        """What a policy file says of how good it is."""
+        """The evaluation in a policy file."""
         return {
             "instances": self.standing.instances,
             "regret": vars(self.regret),
@@ -65,9 +64,9 @@ class Outcome:
         }
 
     def as_dict(self) -> dict[str, Any]:
-        """What `gradband learn` writes of it."""
+        """The result as `gradband learn` writes it."""
         share = self.standing.shares.get(f"{self.name}, learned")
-        verdict = self.verdict
+        verdict, rows = self.verdict, self.benchmarks
         return {
             "policy": self.name,
             "params": describe_params(self.learned.params),
@@ -75,10 +74,7 @@ class Outcome:
             "regret_before": vars(self.regret_before),
             "optimum": self.standing.optimum,
             "share": share and vars(share),
-            "benchmarks": [
-                {"name": row.name, "regret": row.regret.mean, "se": row.regret.se}
-                for row in self.benchmarks
-            ],
+            "benchmarks": [{"name": r.name, "regret": r.regret.mean, "se": r.regret.se} for r in rows],
             "instances": self.standing.instances,
             "verdict": {"words": verdict.in_words(self.problem), "against": verdict.in_numbers()},
             "gain": [situation.as_dict() for situation in self.situations] or None,
@@ -87,14 +83,14 @@ class Outcome:
 
 
 def entries_to_compare(learned: Learned, problem: Problem) -> dict[str, Any]:
-    """The policies that a learned one is compared with, and itself."""
+    """A learned policy, its start, and the references to compare it with."""
     name = learned.policy.name
     own = {f"{name}, learned": learned, f"{name}, before": learned.policy}
     return own | references.fair(problem)
 
 
 def instances_to_compare_on(learned: Learned, problem: Problem) -> int:
-    """Instances to compare on. A reference may cost 25 times what an instance does in learning."""
+    """Instances to compare on. An instance may cost a reference 25 times as much as learning."""
     if problem.horizon * problem.arms <= CHEAP or size_of(learned.params) > FEW:
         return MOST_INSTANCES
     training = learned.about["training"]
@@ -102,17 +98,17 @@ def instances_to_compare_on(learned: Learned, problem: Problem) -> int:
 
 
 def size_of(params: dict[str, Any]) -> int:
-    """How many numbers the parameters are."""
+    """The number of parameters."""
     return sum(int(np.size(leaf)) for leaf in params.values())
 
 
 def named_parameters(params: dict[str, Any]) -> list[str]:
-    """Parameters that are few enough to be shown one by one."""
+    """The names of parameters that are few enough to show one by one."""
     return list(params) if size_of(params) <= NAMED_PARAMETERS else []
 
 
 def describe_params(params: dict[str, Any]) -> dict[str, Any]:
-    """Parameters by name; of a network, whose weights are in its file, their shapes."""
+    """Parameters by name; for a network only their shapes, since its file has the weights."""
     if size_of(params) <= FEW:
         return params
     return {name: {"shape": list(leaf.shape)} for name, leaf in params.items()}

@@ -8,8 +8,7 @@ from gradband.evaluation.evaluate import Comparison
 from gradband.policies import UCB1, Policy, SoftElim, Uniform, references
 from gradband.problems import Problem
 
-START = "ts"
-"""the policy at which the way to the optimum begins"""
+START = "ts"  # the policy at which the way to the optimum begins
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,8 +17,7 @@ class Standing:
 
     table: Comparison
     optimum: float | None
-    shares: dict[str, Mean]
-    """empty where the optimum or Thompson sampling's regret is not known"""
+    shares: dict[str, Mean]  # empty if the optimum or Thompson sampling's regret is unknown
 
     @classmethod
     def of(cls, table: Comparison, optimum: float | None) -> "Standing":
@@ -29,32 +27,25 @@ class Standing:
         return cls(table, optimum, {name: table.share(name, START, optimum) for name in names})
 
     def without(self, name: str) -> "Standing":
-        """The other policies, whose shares stay."""
+        """The other policies, with the same shares."""
         return dataclasses.replace(self, table=self.table.without(name))
 
     @property
     def instances(self) -> int:
-        """How many instances the policies were measured on."""
+        """The number of instances that the policies were measured on."""
         return len(self.table.rows[0].regrets)
 
     def as_dict(self) -> dict[str, Any]:
-        """What `gradband compare` writes of it."""
+        """The result as `gradband compare` writes it."""
         rows = []
         for row in self.table.rows:
-            share = self.shares.get(row.name)
-            rows.append(
-                {
-                    "name": row.name,
-                    "regret": row.regret.mean,
-                    "se": row.regret.se,
-                    "share": share and share.mean,
-                    "share_se": share and share.se,
-                    "seconds": row.seconds,
-                }
-            )
+            share, regret = self.shares.get(row.name), row.regret
+            covered = {"share": share and share.mean, "share_se": share and share.se}
+            own = {"name": row.name, "regret": regret.mean, "se": regret.se}
+            rows.append({**own, **covered, "seconds": row.seconds})
         return {"instances": self.instances, "optimum": self.optimum, "policies": rows}
 
 
 def usual_policies(problem: Problem) -> dict[str, Policy]:
-    """What is compared unless something else is asked for."""
+    """The policies to compare by default."""
     return {"softelim": SoftElim(), **references.fair(problem), "ucb1": UCB1(), "uniform": Uniform()}

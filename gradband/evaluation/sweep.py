@@ -2,14 +2,16 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from itertools import product
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gradband.core.errors import InputError, whole
+from gradband.core.extras import needs
 from gradband.core.statistics import Mean
 from gradband.evaluation.evaluate import evaluate, name_policies
 from gradband.learning.learn import learn
@@ -21,9 +23,9 @@ from gradband.problems import Problem, as_problem
 if TYPE_CHECKING:
     import polars
 
-SHOWN = 3  # policies and problems of a sweep's short form
+SHOWN = 3  # pairs of policy and problem in a sweep's repr
 USUAL: Mapping[str, Any] = MappingProxyType({})
-OWN = ("seed", "devices", "memory", "progress")  # arguments of `learn` that a sweep gives itself
+OWN = ("seed", "devices", "memory", "progress")  # arguments of `learn` that a sweep sets itself
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,13 +37,11 @@ class SweepRow:
     seed: int
     regret: Mean
     reward: Mean
-    seconds: float
-    """of learning and evaluation"""
-    learned: Learned | None = None
-    """the learned policy, if it was learned here"""
+    seconds: float  # of learning and evaluation
+    learned: Learned | None = None  # the policy, if the sweep learned it
 
     def as_dict(self) -> dict[str, Any]:
-        """The row as numbers and words."""
+        """The row as numbers and strings."""
         return {
             "policy": self.policy,
             "problem": self.problem,
@@ -51,7 +51,7 @@ class SweepRow:
             "reward": self.reward.mean,
             "reward_se": self.reward.se,
             "learned": self.learned is not None,
-            "stopped": "" if self.learned is None else self.learned.stopped,
+            "stopped": self.learned.stopped if self.learned else "",
             "seconds": self.seconds,
         }
 
@@ -71,11 +71,11 @@ class Sweep:
         try:
             import polars
         except ImportError:
-            raise InputError("a data frame needs polars: pip install 'gradband[data]'") from None
+            raise needs("a data frame", "data") from None
         return polars.DataFrame([row.as_dict() for row in self.rows])
 
     def regret(self, policy: str, problem: str) -> Mean:
-        """The mean regret over seeds; its standard error is that between seeds, if there are several."""
+        """The mean regret over seeds. With several seeds, its standard error is that between them."""
         found = [row.regret for row in self.rows if (row.policy, row.problem) == (policy, problem)]
         if not found:
             raise KeyError((policy, problem))
@@ -88,14 +88,6 @@ class Sweep:
         words += [f"{len(pairs) - SHOWN} more"] if len(pairs) > SHOWN else []
         under = "1 seed" if seeds == 1 else f"{seeds} seeds"
         return f"Sweep({under}: {', '.join(words)})"
-
-
-class Cell(NamedTuple):
-    """A problem under a seed."""
-
-    name: str
-    problem: Problem
-    seed: int
 
 
 def sweep(
@@ -111,21 +103,22 @@ def sweep(
 ) -> Sweep:
     """Learns and evaluates each policy on each problem under each seed.
 
-    Policies that can be learned are learned anew on every problem and under every seed; all others, among
-    them learned ones and policy files, are only evaluated. Under one seed all policies meet the same
-    instances of a problem. What is compiled for a policy serves all seeds, and all problems that have the
-    same kind of prior, number of arms and horizon.
+    Policies that can be learned are learned on every problem under every seed. Others, such as learned
+    policies and policy files, are only evaluated. Under one seed all policies play the same instances of a
+    problem. The code compiled for a policy is used for all seeds, and for all problems with the same kind
+    of prior, number of arms and horizon.
 
     Args:
-        policies: What `evaluate` takes: a policy, several, or a dictionary by names of yours.
-        problems: A problem, several, or a dictionary by names of yours; each a `Problem`, a name or a file.
-        seeds: The seeds, or how many: 0, 1, ….
+        policies: As for `evaluate`: a policy, several, or a dictionary with your own names.
+        problems: A problem, several, or a dictionary with your own names; each a `Problem`, a name or a
+            file.
+        seeds: The seeds, or their number: 0, 1, ….
         learning: Arguments of `learn`, such as `{"iterations": 50}`. With None nothing is learned, and
-            policies are evaluated with the parameters that they start from.
+            policies are evaluated with their initial parameters.
         instances: Fresh instances for each evaluation.
-        devices: How many blocks are computed at a time.
+        devices: How many blocks of instances are computed at a time.
         memory: A limit for the whole process, such as "2GB".
-        progress: Called with what is being done and the share that is complete.
+        progress: Called with a description of the last row and the share that is done.
 
     >>> found = sweep(["softelim", "uniform"], "two-point", learning=None, instances=100)
     >>> [(row.policy, row.problem, row.seed) for row in found.rows]
@@ -139,54 +132,36 @@ def sweep(
             raise InputError(f"there is no {what} to sweep over")
     for name in learning or ():
         if name in OWN:
-            raise InputError(f"{name} is given to sweep, not in learning")
-    on = {"devices": devices, "memory": memory}
-    cells = [Cell(name, task, seed) for name, task in tasks.items() for seed in numbers]
+            raise InputError(f"{name} is an argument of sweep, not of learning")
+    on: dict[str, Any] = {"devices": devices, "memory": memory}
     rows: list[SweepRow] = []
-    for cell in cells:
-        for row in _play(entries, cell, learning, instances, on):
-            rows.append(row)
-            if progress:
-                where = f"{row.policy} on {row.problem}, seed {row.seed}"
-                progress(where, len(rows) / (len(cells) * len(entries)))
+    total = len(tasks) * len(numbers) * len(entries)
+    for (where, task), seed, (name, entry) in product(tasks.items(), numbers, entries.items()):
+        began, learned = time.perf_counter(), None
+        policy = given.resolve(entry, task)
+        if learning is not None and isinstance(policy, Policy) and _can_learn(policy, task):
+            policy = learned = learn(policy, task, seed=seed, **learning, **on)
+        row = evaluate({name: policy}, task, instances=instances, seed=seed, **on).rows[0]
+        seconds = round(time.perf_counter() - began, 3)
+        rows.append(SweepRow(name, where, seed, row.regret, row.reward, seconds, learned))
+        if progress:
+            progress(f"{name} on {where}, seed {seed}", len(rows) / total)
     return Sweep(tuple(rows))
 
 
-def _play(
-    entries: Mapping[str, Given],
-    cell: Cell,
-    learning: Mapping[str, Any] | None,
-    instances: int,
-    on: dict[str, Any],
-) -> Iterator[SweepRow]:
-    """The rows of one problem under one seed."""
-    for name, entry in entries.items():
-        began, learned = time.perf_counter(), None
-        player = given.resolve(entry, cell.problem)
-        if learning is not None and _can_learn(player, cell.problem):
-            assert isinstance(player, Policy)
-            player = learned = learn(player, cell.problem, seed=cell.seed, **learning, **on)
-        row = evaluate({name: player}, cell.problem, instances=instances, seed=cell.seed, **on).rows[0]
-        seconds = round(time.perf_counter() - began, 3)
-        yield SweepRow(name, cell.name, cell.seed, row.regret, row.reward, seconds, learned)
-
-
-def _can_learn(player: Policy | WithParams, problem: Problem) -> bool:
-    """Whether a policy has parameters that some trainer moves."""
-    if not isinstance(player, Policy):
-        return False
-    bound = binding.check(player, problem)
+def _can_learn(policy: Policy, problem: Problem) -> bool:
+    """Whether the policy has parameters to learn."""
+    bound = binding.check(policy, problem)
     return bound.trainer != Policy.trainer or (bound.differentiable and bool(bound.shapes()))
 
 
 def _several(given: Any) -> Iterable[Any]:
-    """What is given, as several: alone it may be one policy or one problem."""
-    alone = isinstance(given, str | Path | Policy | Problem | WithParams)
-    return [given] if alone else given
+    """A list of what is given, if it is one policy or one problem."""
+    return [given] if isinstance(given, str | Path | Policy | Problem | WithParams) else given
 
 
 def _name_problems(problems: Any) -> dict[str, Problem]:
-    """The problems by their names, numbered where a name comes again."""
+    """The problems by name; repeated names are numbered."""
     if isinstance(problems, Mapping):
         return {name: as_problem(entry) for name, entry in problems.items()}
     found: dict[str, Problem] = {}

@@ -1,3 +1,3 @@
-"""Gradient ascent on the Bayes reward: recipes, steps, checkpoints, choices."""
+"""Gradient ascent on the Bayes reward: recipes, steps, checkpoints, choice of parameters."""
 
 from gradband.core import jax_setup as jax_setup

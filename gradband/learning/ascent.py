@@ -1,4 +1,4 @@
-"""How parameters move: an optimiser, a scale, and projection onto bounds."""
+"""Steps of gradient ascent: an optimiser, a scale, and projection onto bounds."""
 
 import dataclasses
 from functools import partial
@@ -15,14 +15,14 @@ from gradband.core.pytrees import flattened, map_by_path
 from gradband.gradient.estimator import Estimate
 from gradband.policies import Params, Policy
 
-CONFIDENCE = 3.0  # standard errors added to the gradient's norm at θ₀ when c is found
+CONFIDENCE = 3.0  # standard errors added to the gradient's norm at θ₀ for c
 PLAIN = optax.sgd(1.0)  # its steps are multiplied by α
 SCALES = ("log", "linear")
 
 
 @dataclasses.dataclass(frozen=True)
 class Steps:
-    """How parameters move: an optimiser on a scale. Positive parameters may move by their logarithms."""
+    """Steps of an optimiser, on the parameters or on the logarithms of positive ones."""
 
     policy: Policy
     optimizer: optax.GradientTransformation
@@ -42,20 +42,20 @@ class Steps:
         return self.policy.log_scale if self.scale == "log" else frozenset()
 
     def shifted(self, params: Params, offsets: dict[str, float]) -> Params:
-        """The parameters moved on their scale, within the policy's bounds."""
+        """The parameters moved by offsets on their scale, within the policy's bounds."""
         lower, upper = self.policy.bounds()
 
         def shift(name: str, leaf: Any) -> Any:
             if name not in offsets:
                 return leaf
-            value = np.asarray(leaf, np.float64)  # NumPy: nothing is compiled
+            value = np.asarray(leaf, np.float64)  # with NumPy nothing is compiled
             there = value * 10 ** offsets[name] if self._log(name) else value + offsets[name]
             return on_device(np.clip(there, lower[name], upper[name]), np.float32)
 
         return map_by_path(shift, params)
 
     def mean(self, history: list[np.ndarray], like: Params) -> Params:
-        """The mean of flat parameters [P] on the scale on which they move."""
+        """The mean of flat parameters [P], on the scale of the steps."""
         log = flattened(map_by_path(lambda name, leaf: np.full(np.shape(leaf), self._log(name)), like))
         seen = np.asarray(history, np.float64)
         scaled = np.where(log, np.log10(np.where(log, seen, 1.0)), seen).mean(0)
@@ -72,7 +72,7 @@ class Steps:
 
     @partial(jax.jit, static_argnums=0)
     def on_scale(self, params: Params, flat: jax.Array) -> Params:
-        """A gradient [P] with respect to the parameters as one with respect to where they move."""
+        """A gradient [P] with respect to the parameters, converted to the scale of the steps."""
         as_tree = ravel_pytree(params)[1](flat)
         return jax.vjp(self.from_scale, self.to_scale(params))[1](as_tree)[0]
 
@@ -94,5 +94,5 @@ class Steps:
         return self.within(moved), state
 
     def bound_on_norm(self, params: Params, first: Estimate) -> float:
-        """The constant c of the paper's step size, with ‖ĝ(θ₀)‖ ≤ c with high probability."""
+        """The constant c of the paper's step size: ‖ĝ(θ₀)‖ ≤ c with high probability."""
         return self.norm(params, first.mean) + CONFIDENCE * self.norm(params, np.nan_to_num(first.se))

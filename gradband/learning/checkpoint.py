@@ -1,7 +1,6 @@
-"""The state of training: what changes from iteration to iteration, and its checkpoint."""
+"""The state of training, which changes from iteration to iteration, and its checkpoint."""
 
 import dataclasses
-import functools
 import math
 import os
 import warnings
@@ -17,6 +16,7 @@ from jax.flatten_util import ravel_pytree
 from gradband.core import files, tensor_file
 from gradband.core.errors import InputError, shown, whole
 from gradband.core.pytrees import flattened
+from gradband.core.statistics import Mean
 from gradband.engine import processes
 from gradband.gradient.critic import Critic
 from gradband.gradient.estimator import FEW, Estimate
@@ -26,11 +26,15 @@ from gradband.policies import Params
 from gradband.policies.base import fits
 
 HISTORY = ("horizon", "norm", "regret", "regret_se")
+PARAMS = ("params", "stage_start", "good")
+# What the first process tells the others about a file: nothing, its bytes, or why it cannot be read.
+ABSENT, READ, UNREADABLE = b"", b"+", b"-"
+WRITER = ThreadPoolExecutor(1, thread_name_prefix="gradband-checkpoint")  # one checkpoint at a time
 
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """What an iteration shows of itself: the gradient's norm and the regret at its parameters."""
+    """What is reported about an iteration: the gradient's norm and the regret at its parameters."""
 
     iteration: int
     iterations: int
@@ -41,25 +45,15 @@ class Step:
     regret_se: float
 
 
-@functools.cache
-def _writer() -> ThreadPoolExecutor:
-    """The thread that writes checkpoints, one after the other."""
-    return ThreadPoolExecutor(1, thread_name_prefix="gradband-checkpoint")
-
-
 def _flat(settings: Any, prefix: str = "") -> dict[str, Any]:
-    """Nested settings by their dotted names."""
+    """Nested settings by dotted names."""
     if not isinstance(settings, dict):
         return {prefix: settings}
     return {k: v for name in settings for k, v in _flat(settings[name], f"{prefix}.{name}").items()}
 
 
-ABSENT, READ, UNREADABLE = b"", b"+", b"-"
-"""what the first process tells the others of a file: the bytes follow, or the reason"""
-
-
 def _found(path: Path) -> bytes:
-    """What the first process finds at a path, and others need not have."""
+    """The file at a path as the first process finds it; other processes need not have it."""
     try:
         return READ + files.read(path) if os.path.lexists(path) else ABSENT
     except InputError as error:
@@ -67,7 +61,7 @@ def _found(path: Path) -> bytes:
 
 
 class TrainingState:
-    """What changes from iteration to iteration, and can be stored and restored."""
+    """The state of training, which can be saved and restored."""
 
     def __init__(self, params: Params, checkpoint: Path | None, settings: dict[str, Any]) -> None:
         self.params = self.stage_start = self.good = params
@@ -84,41 +78,39 @@ class TrainingState:
         self._writing: Future[None] | None = None
 
     def start_at(self, params: Params) -> Params:
-        """Starts from other parameters, unless training was restored; returns them."""
+        """Starts from these parameters, unless training was restored; returns them."""
         if self.restored is None:
             self.params = self.stage_start = self.good = params
         return params
 
     def enter(self, stage: int) -> None:
-        """Starts a stage, unless it is the one that was restored."""
+        """Starts a stage, unless it was restored."""
         if self.restored is None:
             self.stage, self.iteration, self.critic = stage, 0, None
             self.stage_start = self.params
 
     def begin(self, state: Any, critic: Critic | None) -> None:
-        """Takes the optimiser's first state and the critic, or those that were restored."""
-        self.state = state
+        """Sets the optimiser's first state and the critic, or those that were restored."""
         if self.restored is None:
-            self.critic = critic
-        else:
-            shapes = [None if given is None else given.moments.shape for given in (self.critic, critic)]
-            if shapes[0] != shapes[1]:
-                raise InputError("the checkpoint was written with another critic")
-            if [np.shape(leaf) for leaf in jax.tree.leaves(state)] != [a.shape for a in self.restored]:
-                raise InputError("the checkpoint was written with another optimiser")
-            self.state = jax.tree.unflatten(jax.tree.structure(state), self.restored)
-            self.restored = None
+            self.state, self.critic = state, critic
+            return
+        shapes = [None if given is None else given.moments.shape for given in (self.critic, critic)]
+        if shapes[0] != shapes[1]:
+            raise InputError("the checkpoint was written with another critic")
+        if [np.shape(leaf) for leaf in jax.tree.leaves(state)] != [a.shape for a in self.restored]:
+            raise InputError("the checkpoint was written with another optimiser")
+        self.state = jax.tree.unflatten(jax.tree.structure(state), self.restored)
+        self.restored = None
 
     def take(self, est: Estimate, steps: Steps, alpha: float, horizon: int) -> None:
-        """One step of gradient ascent; back to the last good parameters if these had faults."""
+        """One step of gradient ascent; returns to the last good parameters if these fail."""
         self.iteration += 1
         if self.critic is not None and est.moments is not None:
             self.critic = self.critic.after(est.moments)
         flat = flattened(self.params)
-        count = est.regrets.size
-        spread = est.regrets.std(ddof=1) if count > 1 else math.nan
-        few = flat if flat.size <= FEW else flat[:0]  # the weights of a network are too many to keep
-        seen = (horizon, est.norm, est.regrets.mean(), spread / math.sqrt(count), few)
+        regret = Mean.of(est.regrets)
+        few = flat if flat.size <= FEW else flat[:0]  # a network has too many weights to keep
+        seen = (horizon, est.norm, regret.mean, regret.se, few)
         for name, value in zip(self.history, seen, strict=True):
             self.history[name].append(value)
         if est.fault or not math.isfinite(est.norm):
@@ -135,14 +127,10 @@ class TrainingState:
         self.params, self.state = params, state
 
     def save(self) -> None:
-        """Writes the checkpoint, in the first process, while learning goes on; `close` waits for it."""
+        """Writes the checkpoint, in the first process, while learning continues; `close` waits for it."""
         if self.checkpoint is None or not processes.first():
             return
-        arrays = {
-            "params": flattened(self.params),
-            "stage_start": flattened(self.stage_start),
-            "good": flattened(self.good),
-        }
+        arrays = {name: flattened(getattr(self, name)) for name in PARAMS}
         if self.critic is not None:
             arrays["critic"] = self.critic.moments
         for i, leaf in enumerate(jax.tree.leaves(self.state)):
@@ -152,20 +140,19 @@ class TrainingState:
         place = {"stage": self.stage, "iteration": self.iteration, "stopped": self.stopped}
         about = f'{{"settings": {self._settings}, {files.to_json(place)[1:]}'
         self.close()
-        self._writing = _writer().submit(
-            tensor_file.save, self.checkpoint, "checkpoint", arrays, about, keep=self._keep
-        )
+        content = self.checkpoint, "checkpoint", arrays, about, self._keep
+        self._writing = WRITER.submit(tensor_file.save, *content)
         self._keep = True
 
     def interrupted(self, number: int) -> interruption.Interrupted:
-        """What to raise after a signal: says what is kept."""
+        """The exception to raise after a signal, which says what is kept."""
         done, total = len(self.history["regret"]), sum(self.settings["training"]["stages"])
         keeper = self.checkpoint if processes.first() else "the first process"
         what = f"interrupted after iteration {done} of {total}, which {keeper} keeps"
-        return interruption.Interrupted(f"{what}: resume goes on from there", number)
+        return interruption.Interrupted(f"{what}: resume continues from there", number)
 
     def curves(self) -> dict[str, np.ndarray]:
-        """The history as arrays; of a network without its weights."""
+        """The history as arrays, without the weights of a network."""
         found = {name: np.asarray(self.history[name], np.float32) for name in HISTORY}
         kept = np.asarray(self.history["params"], np.float32)
         count = flattened(self.params).size
@@ -178,7 +165,7 @@ class TrainingState:
             writing.result()
 
     def restore(self) -> None:
-        """Goes back to the checkpoint, if there is one, or to the one before it if that is damaged."""
+        """Returns to the checkpoint, if there is one, or to the previous one if it is damaged."""
         if self.checkpoint is None:
             raise InputError("resuming needs a checkpoint file")
         damage: list[InputError] = []
@@ -198,14 +185,14 @@ class TrainingState:
                 damage.append(error)
                 continue
             for fault in damage:
-                warnings.warn(f"{fault}; going on from {path}, iteration {self.iteration}", stacklevel=2)
-            self._keep = not damage  # what is damaged does not take the place of the good one before it
+                warnings.warn(f"{fault}; resuming from {path}, iteration {self.iteration}", stacklevel=2)
+            self._keep = not damage  # a damaged file must not replace the good one before it
             return
         if damage:
             raise damage[0]
 
     def _compare(self, about: dict[str, Any], path: Path) -> None:
-        """Refuses a checkpoint of other settings, with the difference."""
+        """Raises an error that names the difference if a checkpoint has other settings."""
         try:
             theirs, mine = _flat(about.get("settings")), _flat(self.settings)
         except RecursionError:
@@ -218,13 +205,11 @@ class TrainingState:
                 )
 
     def _restored(self, arrays: dict[str, np.ndarray], about: dict[str, Any], path: Path) -> dict[str, Any]:
-        """What a checkpoint says of training, if it says all of it."""
+        """The training state in a checkpoint, which must be complete."""
         try:
             unravel = ravel_pytree(self.params)[1]
             found: dict[str, Any] = {
-                "params": unravel(jnp.asarray(arrays["params"])),
-                "stage_start": unravel(jnp.asarray(arrays["stage_start"])),
-                "good": unravel(jnp.asarray(arrays["good"])),
+                **{name: unravel(jnp.asarray(arrays[name])) for name in PARAMS},
                 "stage": whole("stage", about["stage"], 0),
                 "iteration": whole("iteration", about["iteration"], 0),
                 "stopped": str(about["stopped"]),
@@ -245,4 +230,4 @@ class TrainingState:
 
 
 class OtherSettingsError(InputError):
-    """A checkpoint that belongs to other settings."""
+    """A checkpoint with other settings."""

@@ -1,8 +1,8 @@
-"""Choosing among parameters by their regret on instances of their own.
+"""Chooses among parameters by their regret on common instances.
 
-Regrets of two parameters on the same instances differ by far less noise than either of them has, and for a
-policy with one or a few parameters a rollout costs a fraction of a gradient. So a few values of θ, played
-side by side, say where ascent should start and which of its results to keep. The instances belong to a
+The difference of two regrets on the same instances has far less noise than either regret, and for a policy
+with one or a few parameters a rollout costs a fraction of a gradient. So playing a few values of θ on the
+same instances shows where ascent should start and which of its results to keep. The instances come from a
 random stream that neither training nor evaluation uses.
 """
 
@@ -26,18 +26,18 @@ from gradband.problems import Problem
 BELOW, ABOVE = 3.0, 1.0  # decades of θ that are surveyed around its start
 STRIDE = 0.5  # decades between the points of θ alone
 DEEP, WIDE = 7.0, 3.0  # decades of θ below its start, and of the others above theirs, if there are several
-KEPT = 12  # points of a survey of several parameters that are looked at more closely
-CALLS = 60  # parameters that a search for several of them plays
-REACH = 0.3  # decades to each side of the points that are tried
-FURTHEST = 1.5  # how far beyond these points the vertex of a parabola may lie, in units of the reach
+KEPT = 12  # points of a survey of several parameters that are played on more instances
+CALLS = 60  # points that a search for several parameters plays
+REACH = 0.3  # decades from a point to its neighbours
+FURTHEST = 1.5  # how far from the point the vertex of a parabola may be, in units of the reach
 ROUNDS = 4  # of points around the minimum of a quadratic
-RISE = 5.0  # standard errors that regrets should rise by to each side of a minimum
-LEAST, MOST = 1000, 20_000  # instances of a choice: within these a part of those in training
+RISE = 5.0  # standard errors by which regrets should rise to each side of a minimum
+LEAST, MOST = 1000, 20_000  # limits for the instances of a choice, a part of those in training
 SHARE, SHARE_OF_SEVERAL = 20, 2  # several parameters have costlier gradients and flatter valleys
 
 
 class Judge:
-    """Plays parameters of a bound policy on the same m instances, and remembers their regrets."""
+    """Plays a bound policy with any parameters on the same m instances, and remembers the regrets."""
 
     def __init__(
         self, policy: Policy, problem: Problem, key: jax.Array, instances: int, on: blocks.Workers
@@ -51,7 +51,7 @@ class Judge:
         return Judge(self.policy, self.problem, self.key, self.instances // 4, self.on)
 
     def regret(self, params: Params) -> float:
-        """The mean regret; infinite if it is not a number."""
+        """The mean regret, or infinity if it is not finite."""
         mean = self._measured(params).mean
         return mean if np.isfinite(mean) else float("inf")
 
@@ -69,11 +69,11 @@ class Judge:
 
 
 def survey(judge: Judge, steps: Steps, start: Params) -> Params:
-    """Where to begin: the best of some values of θ around its start.
+    """Where to start: the best of some values of θ around its usual start.
 
-    θ moves over decades from problem to problem: between a start that is far off and the optimum there may
-    be a plateau, where gradients are all noise. Where there are more parameters, points all over their
-    decades are played on few instances, the better ones on more, and a search begins at the best.
+    The best θ of two problems may be decades apart. Between a distant start and the optimum there may be a
+    plateau where gradients are only noise. With more parameters, points in all their decades are played on
+    few instances, the better ones on more, and a search starts from the best.
     """
     names = sorted(steps.moved_by_logarithm)
     if "theta" not in names:
@@ -92,7 +92,7 @@ def survey(judge: Judge, steps: Steps, start: Params) -> Params:
 
 
 def _best_theta(judge: Judge, steps: Steps, start: Params) -> Params:
-    """The best of a grid, or of points further out while the best is at an end."""
+    """The best of a grid, extended while the best is at an end."""
 
     def at(offset: float) -> Params:
         return steps.shifted(start, {"theta": offset})
@@ -100,7 +100,7 @@ def _best_theta(judge: Judge, steps: Steps, start: Params) -> Params:
     def regret(offset: float) -> float:
         return judge.regret(at(offset))
 
-    # The start comes first: it stays if nothing is better.
+    # The start comes first, so that it wins a tie.
     best = min([0.0, *np.arange(-BELOW, ABOVE + STRIDE / 2, STRIDE).tolist()], key=regret)
     outwards = -STRIDE if best == -BELOW else STRIDE if best == ABOVE else 0.0
     while regret(best + outwards) < regret(best):
@@ -109,17 +109,17 @@ def _best_theta(judge: Judge, steps: Steps, start: Params) -> Params:
 
 
 def search(judge: Judge, steps: Steps, params: Params) -> Params:
-    """Better values of several parameters, or the same if there are none, by Nelder and Mead's simplex.
+    """Better values of several parameters, or the same, by the method of Nelder and Mead.
 
-    It follows a narrow valley for decades. It starts along θ and along the others together: KL-SoftElim's
-    valley goes that way.
+    It follows a narrow valley over decades. Its first simplex points along θ and along all others together,
+    the direction of KL-SoftElim's valley.
     """
     names = sorted(steps.moved_by_logarithm)
 
     def at(offsets: np.ndarray) -> Params:
         return steps.shifted(params, dict(zip(names, offsets.tolist(), strict=True)))
 
-    from scipy.optimize import minimize  # which takes a while to import
+    from scipy.optimize import minimize  # slow to import
 
     alone = np.array([name == "theta" for name in names])
     simplex = REACH * np.vstack([np.zeros(len(names)), alone, ~alone, np.eye(len(names))[~alone][1:] / 3])
@@ -129,11 +129,11 @@ def search(judge: Judge, steps: Steps, params: Params) -> Params:
 
 
 def refine(judge: Judge, steps: Steps, params: Params) -> Params:
-    """Parameters nearby where the regret should be least, by quadratics through noisy regrets.
+    """Nearby parameters with the least expected regret, by quadratics fitted to noisy regrets.
 
-    A single one by parabolas through three points. Several by a quadratic through all points that were
-    played, those in the valley above all; it says where its minimum is and which way the valley goes, along
-    which more points are played.
+    A single parameter is found by parabolas through three points. For several, a quadratic is fitted to all
+    points so far, with more weight in the valley, and more points are played around its minimum, along the
+    axes of the valley.
     """
     names = sorted(steps.moved_by_logarithm)
     if len(names) < 2:
@@ -148,14 +148,14 @@ def refine(judge: Judge, steps: Steps, params: Params) -> Params:
     points = np.zeros((0, len(names)))
     for _ in range(ROUNDS):
         points = np.vstack([points, valley.points()])
-        regrets = np.array([judge.regret(at(point)) for point in points])  # known ones are not played again
+        regrets = np.array([judge.regret(at(point)) for point in points])  # the judge plays new points only
         valley = valley.fitted(points, regrets, RISE * judge.noise(at(valley.centre)))
         centres.append(at(valley.centre))
     return min(centres, key=judge.regret)
 
 
 def _around(judge: Judge, steps: Steps, centre: Params, name: str, reach: float) -> list[Params]:
-    """The neighbours of a parameter, and where the parabola through them is least."""
+    """The neighbours of a parameter, and the minimum of the parabola through them."""
     sides = [steps.shifted(centre, {name: side}) for side in (-reach, reach)]
     low, high = (judge.regret(side) - judge.regret(centre) for side in sides)
     if not 0 < low + high < np.inf:
@@ -166,7 +166,7 @@ def _around(judge: Judge, steps: Steps, centre: Params, name: str, reach: float)
 
 @dataclasses.dataclass(frozen=True)
 class Chooser:
-    """Chooses parameters of a bound policy, on numbers of instances that go with those of its training."""
+    """Chooses parameters of a bound policy, on a part of the number of instances in training."""
 
     problem: Problem
     policy: Policy
@@ -176,7 +176,7 @@ class Chooser:
     trained_on: int
 
     def judge(self, place: int, share: int = 1) -> Judge:
-        """On this set of instances, a `share`-th of what a choice has."""
+        """A judge on this set of instances, or on the first 1/`share` of it."""
         several = 1 < sum(leaf.size for leaf in self.policy.shapes().values()) <= FEW
         part = self.trained_on // (SHARE_OF_SEVERAL if several else SHARE)
         count = min(MOST, max(LEAST, part)) // share
@@ -187,7 +187,7 @@ class Chooser:
         return survey(self.judge(1, share=5), self.steps, start)
 
     def choose(self, begun: dict[str, Params], state: TrainingState) -> tuple[Params, dict[str, Any]]:
-        """The best of where learning began and ended and of what lies near it, and how it was chosen."""
+        """The best of where learning started, where it ended and what is nearby, and how it was chosen."""
         judge, few = self.judge(2), flattened(state.params).size <= FEW
         entries = begun | {"stage": state.stage_start, "last": state.params}
         if few:
@@ -199,7 +199,7 @@ class Chooser:
         if few:
             several = len(self.steps.moved_by_logarithm) > 1
             better = refine(self.judge(2, share=2) if several else judge, self.steps, params)
-            # What was best of very many is so by luck too: it is compared on instances of its own.
+            # The best of very many is partly luck, so it is compared again on other instances.
             last = self.judge(3) if several else judge
             if better is not params and last.regret(better) < last.regret(params):
                 chosen, params = f"near {chosen}", better

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM, which wait until the work has come to a place where it can be left."""
+"""Ctrl-C and SIGTERM, delayed until the work can be left in order."""
 
 import contextlib
 import signal
@@ -6,13 +6,13 @@ import threading
 from collections.abc import Iterator
 from types import FrameType
 
-AGAIN = 2.0  # seconds after which an interruption that was swallowed comes again
-SOON = 0.01  # the same, where it would surely be
-SWALLOWING = ("_xla_gc_callback",)  # functions of JAX whose exceptions are printed and forgotten
+AGAIN = 2.0  # seconds until an interruption is repeated, in case it was swallowed
+SOON = 0.01  # the same, where it surely would be
+SWALLOWING = ("_xla_gc_callback",)  # functions of JAX whose exceptions are printed and dropped
 
 
 class Interrupted(KeyboardInterrupt):
-    """An interruption that left everything in order; says what was kept, and which signal it was."""
+    """An interruption that left everything in order, with what was kept and the signal's number."""
 
     def __init__(self, message: str, number: int) -> None:
         super().__init__(message)
@@ -20,22 +20,22 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Watch:
-    """Whether someone has asked to stop, and by which signal."""
+    """The signal that asked to stop, or 0."""
 
     def __init__(self) -> None:
         self.asked = 0
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:  # a second time: at once
+        if self.asked:  # the second time it stops at once
             raise KeyboardInterrupt
         self.asked = number
 
 
 @contextlib.contextmanager
 def watched(wanted: bool = True) -> Iterator[Watch]:
-    """Keeps the first Ctrl-C or SIGTERM from interrupting, and says that it came.
+    """Records the first Ctrl-C or SIGTERM, which does not interrupt.
 
-    Only the main thread hears of signals: elsewhere, or if it is not wanted, nothing changes.
+    Only the main thread receives signals: elsewhere, or if it is not wanted, nothing changes.
     """
     watch = Watch()
     if not wanted or threading.current_thread() is not threading.main_thread():
@@ -47,16 +47,16 @@ def watched(wanted: bool = True) -> Iterator[Watch]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    if watch.asked:  # nobody looked any more
+    if watch.asked:  # it came too late for anyone to check
         signal.raise_signal(watch.asked)
 
 
 @contextlib.contextmanager
 def at_once(message: str) -> Iterator[None]:
-    """Lets Ctrl-C and SIGTERM interrupt at once, with words on what is kept. In the main thread only.
+    """Lets Ctrl-C and SIGTERM interrupt at once, with a message. In the main thread only.
 
     An exception that is raised while a library calls back into Python may be swallowed there, so it is
-    raised again every `AGAIN` seconds until it gets through.
+    repeated every `AGAIN` seconds until it gets through.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

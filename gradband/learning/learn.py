@@ -52,35 +52,44 @@ def learn(
     checkpoint_every: int = 10,
     resume: bool = False,
 ) -> Learned:
-    """Learns θ by L = `iterations` steps, each on m = `instances` fresh instances.
+    """Learns θ in L = `iterations` steps, each on m = `instances` fresh instances.
 
-    What is not given is in the `recipe`: its name, one of your own, a TOML file (docs/recipes.md), or the
-    usual one of the policy (see `gradband.learning.recipes`). With few parameters L = 100, m = 1000, and
-    the baseline is self. If no θ is given, ascent starts at the best of several values on common instances.
-    Its steps are Adam's and fall; any Optax optimiser with any schedule can take their place (it is given
-    −ĝ, since Optax descends).
-    What is returned is the best of start, average and last, and of what lies near, on instances that
-    neither training nor `evaluate` uses: `about["choice"]`. The recipe "algorithm-1" has Algorithm 1 as
-    printed: from θ₀, with the paper's step size α = 1/(c √L), where c bounds the norm of ĝ at θ₀ with high
-    probability, to the last iterate.
+    Arguments that are not given come from the `recipe`. The usual one for few parameters has L = 100,
+    m = 1000 and the baseline self. Ascent starts at the best of several θ on common instances, unless one
+    is given, with decreasing steps by Adam. The result is the best of start, average, last and nearby
+    parameters on instances that neither training nor `evaluate` uses: `about["choice"]`. The recipe
+    "algorithm-1" is Algorithm 1 as printed: from θ₀ to the last iterate, with the paper's step size
+    α = 1/(c √L), where c bounds the norm of ĝ at θ₀ with high probability.
 
-    A positive parameter such as SoftElim's θ moves on a logarithmic scale, whose unit is a factor
-    of ten: near 0 its gradient is hundreds of times that at θ₀, and a step on the scale of the paper,
-    `scale="linear"`, then leaps across the optimum. That scale goes with "algorithm-1".
-
-    `temperature(i, L)` flattens the arms' probabilities while learning, as `annealed` does. With a
-    `curriculum` the policy is learned at each of these horizons in turn, for L iterations each,
-    before the problem's own. With a policy to `imitate` there is no curriculum unless given: the first
-    iterations make the learner agree with it, and GradBand follows, each for as long as the recipe says,
-    or for the given L and m. With a `checkpoint` file, `resume` goes on from it, to the same bits, after
-    comparing all settings; of an optimiser of yours only a name can be compared, if you give both, and of a
-    temperature, an entropy or a policy to imitate its name.
-
-    `memory`, such as "2GB", is a limit for the whole process: fewer blocks of instances are computed at a
-    time, with the same bits. Without it, what is free may be taken. The `engine` is lanes or xla; by
-    default it is lanes on a CPU, and XLA for networks and whatever lanes do not support.
-
-    DQN is learned by `q_learning.train`, to which only L, m, the seed, the memory and `progress` apply.
+    Args:
+        policy: A `Policy`, a learned one to continue from, a name or a policy file. DQN is learned by
+            `q_learning.train`, which takes only L, m, the seed, the memory and `progress`.
+        problem: A `Problem`, a name or a TOML file.
+        recipe: A name, a `Recipe`, or a TOML file (docs/recipes.md); by default the policy's usual one
+            (see `gradband.learning.recipes`).
+        iterations: L.
+        instances: m.
+        estimator: The gradient estimator, or just its baseline.
+        optimizer: Any Optax optimiser with any schedule; it is given −ĝ, since Optax descends. Or a pair
+            of a name, by which a checkpoint recognises it, and the optimiser.
+        scale: "log" moves positive parameters such as SoftElim's θ on a logarithmic scale with base 10:
+            near 0 their gradient is hundreds of times that at θ₀, and a step on the paper's scale,
+            "linear", leaps across the optimum. "linear" implies the recipe "algorithm-1".
+        temperature: A function of i and L that flattens the arms' probabilities, such as `annealed`.
+        curriculum: Horizons at which to learn first, in turn, for L iterations each.
+        imitate: A policy to agree with first, before GradBand; then there is no curriculum unless given.
+        params: Parameters to start from.
+        seed: Determines all randomness.
+        devices: How many blocks of instances are computed at a time.
+        memory: A limit for the whole process, such as "2GB": with less, fewer blocks are computed at a
+            time, with the same bits. By default all free memory may be used.
+        engine: "lanes" or "xla"; by default lanes on a CPU, and XLA for networks and whatever lanes do not
+            support.
+        progress: Called after each iteration.
+        checkpoint: A file to keep the state of training in.
+        checkpoint_every: Iterations between checkpoints.
+        resume: Whether to resume from the checkpoint, to the same bits. All settings must be the same; an
+            optimiser, a temperature, an entropy and a policy to imitate are compared by name only.
 
     >>> from gradband import policies, problems
     >>> problem = problems.named("two-point", horizon=20)
@@ -111,7 +120,7 @@ def learn(
 
 
 def learn_by_gradients(policy: Policy, problem: Problem, wishes: Wishes, session: Session) -> Learned:
-    """Plans, trains and finishes: GradBand."""
+    """GradBand: plans, trains and finishes."""
     plan = make_plan(policy, problem, wishes, session)
     plan.require_memory()
     state = TrainingState(plan.start, checkpoint=session.checkpoint, settings=plan.settings)
@@ -125,7 +134,7 @@ def learn_by_gradients(policy: Policy, problem: Problem, wishes: Wishes, session
 
 
 def _train(plan: Plan, state: TrainingState, session: Session, watch: interruption.Watch) -> None:
-    """Takes all steps, from where training is; tells of them, and keeps checkpoints."""
+    """Takes all remaining steps, reports them, and writes checkpoints."""
     for step in _steps(plan, state):
         if session.progress:
             session.progress(step)
@@ -141,7 +150,7 @@ def _train(plan: Plan, state: TrainingState, session: Session, watch: interrupti
 def _finish(
     plan: Plan, state: TrainingState, begun: Params, watch: interruption.Watch, began: float
 ) -> Learned:
-    """The parameters to keep, and what there is to say about them."""
+    """Chooses the parameters to keep, and describes how they were learned."""
     params, about = state.params, dict(plan.about)
     if plan.recipe.choose and not state.stopped:
         params, about["choice"] = plan.chooser.choose({"start": plan.start, "survey": begun}, state)
@@ -152,7 +161,7 @@ def _finish(
 
 
 def _steps(plan: Plan, state: TrainingState) -> Iterator[Step]:
-    """The iterations of all stages, from where training is."""
+    """The remaining iterations of all stages."""
     lengths = [stage.iterations for stage in plan.stages]
     for place, stage in enumerate(plan.stages):
         if place < state.stage or state.stopped:
@@ -167,7 +176,7 @@ def _steps(plan: Plan, state: TrainingState) -> Iterator[Step]:
 
 
 def _ascend(plan: Plan, state: TrainingState, stage: Stage, key: jax.Array) -> Iterator[Step]:
-    """The iterations of one stage, from where training is: Algorithm 1."""
+    """The remaining iterations of one stage: Algorithm 1."""
     horizon, iterations, alpha = stage.policy.horizon, stage.iterations, 1.0
     steps = plan.steps(stage)
     if steps.optimizer is PLAIN:
@@ -192,4 +201,4 @@ def _ascend(plan: Plan, state: TrainingState, stage: Stage, key: jax.Array) -> I
 
 Trainer = Callable[[Policy, Problem, Wishes, Session], Learned]
 TRAINERS: dict[str, Trainer] = {"gradband": learn_by_gradients, "q-learning": q_learning.learn}
-"""how policies are learned, by what they name as their `trainer`"""
+"""how policies are learned, by their `trainer`"""

@@ -1,4 +1,4 @@
-"""The plan of a learning run: everything that is decided before its first iteration."""
+"""The plan for learning a policy: everything that is decided before the first iteration."""
 
 import dataclasses
 import hashlib
@@ -32,7 +32,7 @@ from gradband.problems import Problem
 
 @dataclasses.dataclass(frozen=True)
 class Wishes:
-    """How the caller of `learn` wants a policy to be learned; what is None is left to the recipe."""
+    """How the caller of `learn` wants a policy to be learned. The recipe decides what is None."""
 
     recipe: Recipe | str | Path | None = None
     iterations: int | None = None
@@ -64,7 +64,7 @@ class Wishes:
 
 @dataclasses.dataclass(frozen=True)
 class Session:
-    """Where and under which seed a policy is learned, and who is told and what is kept on the way."""
+    """The seed and resources of learning, its progress and its checkpoint."""
 
     seed: int = 0
     devices: int | None = None
@@ -84,38 +84,33 @@ class Plan:
     """What GradBand is going to do."""
 
     problem: Problem
-    policy: Policy
-    """bound to the problem"""
+    policy: Policy  # bound to the problem
     recipe: Recipe
     stages: tuple[Stage, ...]
     start: Params
-    survey: bool
-    """whether ascent starts from the best of several values, not from `start`"""
+    survey: bool  # whether ascent starts from the best of several values, not from `start`
     optimizer: optax.GradientTransformation | None
     scale: str
     temperature: Temperature | None
     key: jax.Array
     on: blocks.Workers
-    settings: dict[str, Any]
-    """what a checkpoint must agree on before it is continued"""
-    about: dict[str, Any]
-    """problem, training, seed and versions, as a policy file has them"""
+    settings: dict[str, Any]  # a checkpoint must have the same
+    about: dict[str, Any]  # problem, training, seed and versions, as in a policy file
 
     @property
     def chooser(self) -> Chooser:
-        """Chooses where to start and what to keep, on instances that go with those of the last stage."""
+        """Chooses where to start and what to keep."""
         steps = Steps(self.policy.compiled(), PLAIN, self.scale)
         trained_on = self.stages[-1].iterations * self.stages[-1].instances
         return Chooser(self.problem, self.policy, steps, self.key, self.on, trained_on)
 
     def steps(self, stage: Stage) -> Steps:
-        """How parameters move in a stage."""
-        usual = stage.recipe.optimizer_for
-        chosen = self.optimizer or usual(stage.iterations, stage.policy.horizon)
+        """The steps of a stage."""
+        chosen = self.optimizer or stage.recipe.optimizer_for(stage.iterations, stage.policy.horizon)
         return Steps(stage.policy.compiled(), chosen, self.scale)
 
     def require_memory(self) -> None:
-        """Raises an error if a stage needs more memory than there is."""
+        """Raises an error if a stage needs more memory than is available."""
         for stage in self.stages:
             controls = stage.controls(1, self.temperature, stage.critic)
             job = stage.job(params=self.start, key=self.key, iteration=0, controls=controls)
@@ -126,41 +121,45 @@ def make_plan(policy: Policy, problem: Problem, wishes: Wishes, session: Session
     """The plan for learning a policy by GradBand, with all wishes checked."""
     key = prng.root(session.seed)
     usual = _choose_recipe(policy, problem, wishes)
-    survey = usual.survey and wishes.params is None and _is_usual(policy)
-    if wishes.params is None:
+    given, imitate = wishes.params, wishes.imitate
+    survey = usual.survey and given is None and _is_usual(policy)
+    if given is None:
         policy = usual.begin(policy)
-    main = usual if wishes.imitate is None else usual.tuning or usual
+    main = usual if imitate is None else usual.tuning or usual
     size = wishes.size(main, problem)
     how = main.estimate(problem) if wishes.estimator is None else as_estimator(wishes.estimator)
     curriculum = wishes.curriculum
     if curriculum is None:
-        curriculum = () if wishes.imitate is not None else main.horizons(policy, problem)
+        curriculum = main.horizons(policy, problem) if imitate is None else ()
     how.check(binding.check(policy, problem), problem)
-    if wishes.params is None:
-        policy = _in_units(policy, problem, key)
+    if given is None and isinstance(policy, OneParameter) and _is_usual(policy) and policy.power:
+        policy = policy.in_units(reward_scale(problem, key))
     bound = [binding.check(policy, problem.replace(horizon=n)) for n in (*curriculum, problem.horizon)]
     on = blocks.workers(session.devices, session.memory, session.engine)
-    given, first = wishes.params, bound[0]
-    start = first.init(prng.stream(key, "init")) if given is None else first.as_params(given)
+    start = bound[0].init(prng.stream(key, "init")) if given is None else bound[0].as_params(given)
     todo = [stages.ascent(problem, staged, main, how, size, on) for staged in bound]
-    if wishes.imitate is not None:
+    if imitate is not None:
         warm = usual.imitating or usual
         warm_size = wishes.size(warm, problem)
-        todo.insert(0, stages.agreement(problem, bound[-1], warm, wishes.imitate, warm_size, on))
-    optimizer_name, optimizer = wishes.optimiser()
+        todo.insert(0, stages.agreement(problem, bound[-1], warm, imitate, warm_size, on))
+    reference = imitate.policy if isinstance(imitate, WithParams) else imitate
     temperature, scale = wishes.temperature or main.temperature, wishes.scale or usual.scale
+    optimizer_name, optimizer = wishes.optimiser()
+    usual_name = "given" if optimizer is not None else getattr(main.optimizer, "words", "usual")
     training = {
         "recipe": usual.name,
         "iterations": size[0],
         "instances": size[1],
-        **_describe_estimator(how),
+        "baseline": how.rule.name,
+        "rollouts": how.rollouts,
+        "returns": how.returns,
         "curriculum": list(curriculum),
         "stages": [stage.iterations for stage in todo],
         "stage_instances": [stage.instances for stage in todo],
         "entropy": _name(main.entropy),
-        "imitate": _policy_name(wishes.imitate),
+        "imitate": "none" if reference is None else reference.name,
         "temperature": _name(temperature),
-        "optimizer": optimizer_name or _optimizer_name(optimizer, main),
+        "optimizer": optimizer_name or usual_name,
         "scale": scale,
         "survey": survey,
         "bits": prng.BITS,
@@ -172,52 +171,30 @@ def make_plan(policy: Policy, problem: Problem, wishes: Wishes, session: Session
 
 
 def describe_run(problem: Problem, training: dict[str, Any], seed: int) -> dict[str, Any]:
-    """What a policy file says of how its policy was learned."""
+    """How a policy was learned, as its file describes it."""
     versions = {"gradband": __version__, "jax": jax.__version__, "bits": prng.BITS}
     return {"problem": problem.describe(), "training": training, "seed": seed, "versions": versions}
 
 
 def _choose_recipe(policy: Policy, problem: Problem, wishes: Wishes) -> Recipe:
-    """The recipe as named, or the usual one: Algorithm 1 for whoever asks for its scale or its steps."""
+    """The recipe as given, or the usual one: Algorithm 1 if its scale or its steps are requested."""
     usual = recipes.choose(binding.check(policy, problem), wishes.recipe)
     plain = wishes.scale == "linear" or wishes.optimiser()[1] is PLAIN
     return recipes.ALGORITHM_1 if plain and usual.name == recipes.GRADBAND.name else usual
 
 
 def _is_usual(policy: Policy) -> bool:
-    """Whether θ is the usual one, which nobody chose."""
+    """Whether θ has its default."""
     return isinstance(policy, OneParameter) and policy.theta == type(policy).theta
 
 
-def _in_units(policy: Policy, problem: Problem, key: jax.Array) -> Policy:
-    """The policy, whose usual θ is in the unit of the problem's rewards."""
-    if isinstance(policy, OneParameter) and _is_usual(policy) and policy.power:
-        return policy.in_units(reward_scale(problem, key))
-    return policy
-
-
-def _describe_estimator(how: Estimator) -> dict[str, Any]:
-    return {"baseline": how.rule.name, "rollouts": how.rollouts, "returns": how.returns}
-
-
-def _policy_name(imitate: Policy | WithParams | None) -> str:
-    if imitate is None:
-        return "none"
-    return imitate.name if isinstance(imitate, Policy) else imitate.policy.name
-
-
-def _optimizer_name(given: optax.GradientTransformation | None, recipe: Recipe) -> str:
-    """What a checkpoint says of the optimiser: a recipe file's is written out."""
-    return "given" if given is not None else getattr(recipe.optimizer, "words", "usual")
-
-
 def _name(function: Any) -> str:
-    """What a file says of a function of the user's."""
+    """The name by which a checkpoint compares a function."""
     return "none" if function is None else getattr(function, "__name__", "?")
 
 
 def _settings(about: dict[str, Any], policy: Policy, start: Params) -> dict[str, Any]:
-    """What a checkpoint must agree on before it is continued."""
+    """The settings that a checkpoint must share."""
     flat = flattened(start)
     settings = about | {
         "policy": policy.name,
@@ -227,5 +204,5 @@ def _settings(about: dict[str, Any], policy: Policy, start: Params) -> dict[str,
     try:
         json.dumps(files.finite(settings))
     except TypeError as error:
-        raise InputError(f"the settings of {policy.name} can't be kept in a file: {error}") from None
+        raise InputError(f"the settings of {policy.name} cannot be kept in a file: {error}") from None
     return settings

@@ -1,12 +1,12 @@
 """Q-learning with a network and replay: how DQN is trained (Mnih et al., 2013).
 
-In each iteration m fresh instances are played side by side for n rounds, by the arm with the greatest
-Q or, with probability ε, by any. The transitions s, i, y → s' are kept in a ring, and after each round
-Adam takes a few steps on minibatches from it, on the Huber loss of
+In each iteration m fresh instances are played together for n rounds, each time with the arm of greatest Q
+or, with probability ε, a random one. The transitions s, i, y → s' are kept in a ring. After each round
+Adam takes a few steps on minibatches from it, for the Huber loss of
 
     Q(s, i) − (y + γ max_j Q⁻(s', j)),     where Q⁻ = 0 after the last round
 
-and Q⁻ is a copy of Q that is renewed now and then.
+and Q⁻ is a copy of Q that is updated from time to time.
 """
 
 import dataclasses
@@ -24,6 +24,7 @@ from jax import Array
 from gradband.core import prng, resources
 from gradband.core.arrays import pick
 from gradband.core.errors import InputError, number, positive, whole
+from gradband.core.statistics import Mean
 from gradband.engine.memory import budget
 from gradband.engine.observation import Regret, Round
 from gradband.gradient.estimator import Estimator, as_estimator
@@ -37,30 +38,19 @@ from gradband.problems import Problem
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Hyper-parameters; unless said otherwise, those of Dopamine's DQN for CartPole."""
+    """Hyper-parameters, those of Dopamine's DQN for CartPole unless noted."""
 
-    discount: float = 0.99
-    """γ"""
-    huber: float = 1.0
-    """error beyond which the loss grows no faster than linearly"""
-    learning_rate: float = 1e-3
-    """Adam's step size"""
-    adam_epsilon: float = 3.125e-4
-    """added to the root in Adam's denominator"""
-    minibatch: int = 128
-    """transitions in an update"""
-    update_period: int = 200
-    """transitions between updates, where Dopamine has 4: fresh ones are cheap here, updates are not"""
-    target_period: int = 25
-    """updates between copies of Q to Q⁻"""
-    replay: int = 1_000_000
-    """transitions kept, at least one iteration's; the 50 000 of CartPole would be 50 rounds here"""
-    warmup: int = 500
-    """transitions before the first update"""
-    epsilon: float = 0.01
-    """ε at the end of its decay from 1"""
-    decay: float = 0.1
-    """share of all rounds in which ε falls, linearly"""
+    discount: float = 0.99  # γ
+    huber: float = 1.0  # error beyond which the loss grows linearly
+    learning_rate: float = 1e-3  # Adam's step size
+    adam_epsilon: float = 3.125e-4  # added to the root in Adam's denominator
+    minibatch: int = 128  # transitions per update
+    update_period: int = 200  # transitions between updates; Dopamine has 4, but here transitions are cheap
+    target_period: int = 25  # updates between copies of Q to Q⁻
+    replay: int = 1_000_000  # transitions kept, at least an iteration's; CartPole's 50 000 were 50 rounds
+    warmup: int = 500  # transitions before the first update
+    epsilon: float = 0.01  # ε at the end of its decay from 1
+    decay: float = 0.1  # share of all rounds in which ε decreases, linearly
 
     def __post_init__(self) -> None:
         for name in ("minibatch", "update_period", "target_period", "replay", "warmup"):
@@ -79,7 +69,7 @@ USUAL = Settings()
 
 
 class Agent(NamedTuple):
-    """What learning changes: the weights of Q and of Q⁻, Adam's state, and how many updates were made."""
+    """What learning changes: the weights of Q and of Q⁻, Adam's state, and the number of updates."""
 
     params: Params
     target: Params
@@ -88,7 +78,7 @@ class Agent(NamedTuple):
 
 
 class Transitions(NamedTuple):
-    """N transitions: counts before [N, K], arms [N], rewards [N]. The counts after follow from these."""
+    """N transitions: counts before [N, K], arms [N], rewards [N]. These imply the counts after."""
 
     counts: Counts
     arm: Array
@@ -122,7 +112,7 @@ def update(policy: DQN, settings: Settings, agent: Agent, seen: Transitions) -> 
 
 
 def learn(policy: Policy, problem: Problem, wishes: Wishes, session: Session) -> Learned:
-    """Learns a DQN as `gradband.learn` is asked to, or refuses what does not apply to it."""
+    """Learns a DQN for `gradband.learn`, or raises an error for arguments that do not apply to it."""
     if not isinstance(policy, DQN):
         raise InputError(f"Q-learning needs the network of dqn, which {policy.name} does not have")
     estimator = wishes.estimator
@@ -140,21 +130,13 @@ def learn(policy: Policy, problem: Problem, wishes: Wishes, session: Session) ->
     for option in given:
         if given[option]:
             raise InputError(f"{option} does not apply to {policy.name}, which is learned by Q-learning")
-    usual = recipes.choose(binding.check(policy, problem), None)
-    iterations, instances = wishes.size(usual, problem)
-    return train(
-        policy,
-        problem,
-        iterations=iterations,
-        instances=instances,
-        seed=session.seed,
-        memory=session.memory,
-        progress=session.progress,
-    )
+    size = wishes.size(recipes.choose(binding.check(policy, problem), None), problem)
+    on: dict[str, Any] = {"seed": session.seed, "memory": session.memory, "progress": session.progress}
+    return train(policy, problem, iterations=size[0], instances=size[1], **on)
 
 
 class Clock(NamedTuple):
-    """Rounds that were played before, and those in which ε falls."""
+    """The number of rounds before, and of those in which ε decreases."""
 
     start: np.int32
     decay: np.float32
@@ -173,8 +155,8 @@ def train(
 ) -> Learned:
     """Trains DQN in L = `iterations` iterations, each on m = `instances` fresh instances.
 
-    The history has the regrets of the arms that were pulled while learning, by the ε-greedy policy, and
-    the mean norm of the gradients of an iteration.
+    The history has the regrets of the ε-greedy policy while it learns, and the mean norm of the gradients
+    in each iteration.
 
     >>> from gradband import problems
     >>> learned = train(DQN(hidden=8), problems.named("two-point", horizon=20), iterations=2, instances=50)
@@ -201,13 +183,11 @@ def train(
         clock = Clock(np.int32(i * problem.horizon), decay)
         own = prng.fold_in(prng.stream(key, "training"), i)
         agent, ring, norm, regrets = _iterate(bound, settings, instances, task, agent, ring, own, clock)
-        lost = np.asarray(regrets, np.float64)
-        se = lost.std(ddof=1) / np.sqrt(instances) if instances > 1 else np.nan
+        regret = Mean.of(np.asarray(regrets, np.float64))
         if not all(np.isfinite(leaf).all() for leaf in agent.params.values()):
             stopped = f"the weights were not finite in iteration {i + 1}"
             agent = agent._replace(params=before)
-        seen = float(norm), float(lost.mean()), float(se)
-        step = Step(i + 1, iterations, problem.horizon, agent.params, *seen)
+        step = Step(i + 1, iterations, problem.horizon, agent.params, float(norm), regret.mean, regret.se)
         for name in HISTORY:
             history[name].append(getattr(step, name))
         if progress:
@@ -233,11 +213,11 @@ def _iterate(
     key: Array,
     clock: Clock,
 ) -> tuple[Agent, Transitions, Array, Array]:
-    """Plays m instances and learns from them. Also the mean norm of gradients, and the regrets [m]."""
+    """Plays m instances and learns from them; also returns the gradients' mean norm and the regrets [m]."""
     arms = problem.arms
     rounds = ring.arm.shape[0] // instances  # that the ring holds
     updates = max(1, instances // settings.update_period)
-    every = max(1, settings.update_period // instances)  # rounds between them
+    every = max(1, settings.update_period // instances)  # rounds between updates
     pay, observe = _environments(problem, instances, key)
 
     def learn(agent: Agent, ring: Transitions, key: Array, stored: Array) -> tuple[Agent, Array]:
@@ -248,7 +228,7 @@ def _iterate(
 
         return jax.lax.scan(one_update, agent, chosen)
 
-    def rest(agent: Agent, ring: Transitions, key: Array, stored: Array) -> tuple[Agent, Array]:
+    def rest(agent: Agent, *_: Any) -> tuple[Agent, Array]:
         return agent, jnp.zeros(updates)
 
     def one_round(carry: Any, t: Array) -> tuple[Any, Array]:
@@ -263,13 +243,13 @@ def _iterate(
         arm = jnp.where(u[0] < epsilon, jnp.floor(u[1] * arms).astype(jnp.int32), greedy)
         reward = pay(t, arm)
         regret = observe(regret, t, arm, reward)
-        heard = (u[2] < reward).astype(jnp.float32)  # rounded, as in a rollout
+        observed = (u[2] < reward).astype(jnp.float32)  # rounded, as in a rollout
         put = partial(jax.lax.dynamic_update_slice_in_dim, start_index=step % rounds * instances, axis=0)
-        ring = jax.tree.map(put, ring, Transitions(counts, arm, heard))
+        ring = jax.tree.map(put, ring, Transitions(counts, arm, observed))
         stored = jnp.minimum(step + 1, rounds) * instances
         due = (stored >= settings.warmup) & ((step + 1) % every == 0)
         agent, norms = jax.lax.cond(due, learn, rest, agent, ring, for_updates, stored)
-        return (agent, ring, jax.vmap(Counts.add)(counts, arm, heard), regret), norms
+        return (agent, ring, jax.vmap(Counts.add)(counts, arm, observed), regret), norms
 
     zeros = jnp.zeros((instances, arms))
     carry = agent, ring, Counts(zeros, zeros), Regret.zero(problem, jnp.zeros((1, instances)))
@@ -283,7 +263,7 @@ Function = Callable[..., Any]
 
 
 def _environments(problem: Problem, count: int, key: Array) -> tuple[Function, Function]:
-    """m fresh instances: their rewards [m] for arms [m] in round t, and their regrets with that round's."""
+    """For m fresh instances: functions for the rewards [m] of arms [m] in round t, and for the regrets."""
     prior = problem.prior
     number_ = jnp.arange(count)
     keys, reward_keys = (
@@ -305,16 +285,7 @@ def _environments(problem: Problem, count: int, key: Array) -> tuple[Function, F
         def all_rewards() -> Array:
             return jnp.stack([pay(t, jnp.full(count, i))[None] for i in range(problem.arms)])
 
-        return regret.add(
-            Round(
-                t=t,
-                arm=arm[None],
-                log_prob=jnp.zeros(()),
-                reward=reward[None],
-                mean=mean,
-                best_mean=best,
-                all_rewards=all_rewards,
-            )
-        )
+        seen = Round(t, arm[None], jnp.zeros(()), reward[None], all_rewards, mean=mean, best_mean=best)
+        return regret.add(seen)
 
     return pay, observe

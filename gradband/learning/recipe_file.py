@@ -1,9 +1,9 @@
-"""Recipes from TOML files (docs/recipes.md): every field of `Recipe`, over those of another recipe."""
+"""Recipes from TOML files (docs/recipes.md), which change fields of another recipe."""
 
 import dataclasses
 import functools
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,30 +19,24 @@ from gradband.policies import Policy
 
 LARGEST_FILE = 1 << 20  # bytes of a recipe file
 OPTIMIZERS = ("adabelief", "adagrad", "adam", "adamw", "lamb", "lion", "nadam", "rmsprop", "sgd", "yogi")
-STAGES = {
+STAGES = {  # the keys that apply to a part of learning
     "imitating": ("iterations", "instances", "most", "optimizer"),
     "tuning": ("iterations", "instances", "most", "estimator", "optimizer", "temperature", "entropy"),
 }
-"""the keys that apply to a part of learning"""
 KEYS = ("base", *(field.name for field in dataclasses.fields(Recipe)))
 
 
 @dataclasses.dataclass(frozen=True)
 class Optimizer:
-    """An Optax optimiser by name, with the sizes of its steps, as a recipe has it."""
+    """An Optax optimiser by name, with its step sizes, for a recipe."""
 
     name: str = "adam"
     learning_rate: float = 1e-3
-    decay: float = 1.0
-    """factor on the learning rate after each iteration"""
-    cosine: bool = False
-    """whether steps fall along a cosine to almost nothing"""
-    warm: float = 0.0
-    """share of the iterations in which steps grow to the learning rate; with `cosine`"""
-    fall: float = 0.0
-    """steps are smaller by (20/n)^fall at horizons n above 20; with `cosine`"""
-    clip: float | None = None
-    """norm above which a gradient is cut"""
+    decay: float = 1.0  # factor on the learning rate after each iteration
+    cosine: bool = False  # whether steps decrease along a cosine to almost nothing
+    warm: float = 0.0  # with `cosine`: share of the iterations in which steps grow to the learning rate
+    fall: float = 0.0  # with `cosine`: steps are smaller by (20/n)^fall at horizons n above 20
+    clip: float | None = None  # norm at which gradients are clipped
 
     def __post_init__(self) -> None:
         if self.name not in OPTIMIZERS:
@@ -60,7 +54,7 @@ class Optimizer:
 
     @property
     def words(self) -> str:
-        """All of it on one line, which a checkpoint is compared by."""
+        """All fields on one line, by which a checkpoint is compared."""
         return " ".join(f"{field.name}={getattr(self, field.name)}" for field in dataclasses.fields(self))
 
     def __call__(self, iterations: int, horizon: int) -> optax.GradientTransformation:
@@ -79,7 +73,7 @@ def _made(how: Optimizer, iterations: int, horizon: int) -> optax.GradientTransf
 
 
 def load_recipe(path: str | Path, policy: Policy) -> Recipe:
-    """The recipe of a file. What it does not say is as in its `base`, or as usual for the policy."""
+    """The recipe in a file. What it does not set comes from its `base`, or the policy's usual recipe."""
     try:
         given = tomllib.loads(files.read(path, LARGEST_FILE).decode("utf-8"))
     except InputError:
@@ -93,58 +87,62 @@ def load_recipe(path: str | Path, policy: Policy) -> Recipe:
 
 
 def parse_recipe(given: dict[str, Any], policy: Policy, name: str = "mine") -> Recipe:
-    """A recipe for a policy from what a recipe file says.
+    """A recipe for a policy from the content of a recipe file.
 
     >>> from gradband.policies import SoftElim
     >>> parse_recipe({"iterations": 7, "estimator": {"baseline": "none"}}, SoftElim()).estimator
     Estimator(baseline='none', rollouts=1, returns='realised')
     """
-    _check_keys("", given, KEYS)
+    _table("", given, KEYS)
     base = given.get("base")
     if base is not None and (not isinstance(base, str) or base not in recipes.RECIPES):
         raise unknown("base", base, recipes.RECIPES)
     usual = recipes.choose(policy, base)
-    if not isinstance(given.get("name", name), str):
-        raise InputError(f"name must be a string, not {shown(given['name'])}")
     changes = _changes("", {k: v for k, v in given.items() if k not in ("base", *STAGES)}, usual, policy)
     for stage in STAGES.keys() & given.keys():
-        _check_keys(f"{stage}.", _table(stage, given[stage]), STAGES[stage])
+        found = _table(stage, given[stage], STAGES[stage])
         own = getattr(usual, stage) or dataclasses.replace(usual, imitating=None, tuning=None)
-        changes[stage] = dataclasses.replace(own, **_changes(f"{stage}.", given[stage], own, policy))
+        changes[stage] = dataclasses.replace(own, **_changes(f"{stage}.", found, own, policy))
     return dataclasses.replace(usual, **{"name": name, **changes})
 
 
 def _changes(prefix: str, given: dict[str, Any], usual: Recipe, policy: Policy) -> dict[str, Any]:
-    """The fields that a table gives, checked."""
-    return {key: _READERS[key](f"{prefix}{key}", value, usual, policy) for key, value in given.items()}
+    """The fields that a table sets, checked."""
+    changes = {key: _READERS[key](f"{prefix}{key}", given[key]) for key in given if key in _READERS}
+    if "estimator" in given:
+        changes["estimator"] = _estimator(f"{prefix}estimator", given["estimator"], usual.estimator)
+    if "settings" in given:
+        found = _table("settings", given["settings"], policy.settings())
+        own = {name: number(f"settings.{name}", entry) for name, entry in found.items()}
+        changes["settings"] = usual.settings | own
+    return changes
 
 
-def _estimator(key: str, value: Any, usual: Recipe, policy: Policy) -> Estimator:
-    """What is given in place of the usual estimator's; a baseline comes with its own number of rollouts."""
-    given = _table(key, {"baseline": value} if isinstance(value, str) else value)
-    _check_keys(f"{key}.", given, ("baseline", "rollouts", "returns"))
+def _estimator(key: str, value: Any, usual: Estimator) -> Estimator:
+    """The usual estimator with changes. A new baseline has its own number of rollouts."""
+    table = {"baseline": value} if isinstance(value, str) else value
+    given = _table(key, table, ("baseline", "rollouts", "returns"))
     for name in ("baseline", "returns"):
-        if not isinstance(given.get(name, ""), str):
-            raise InputError(f"{key}.{name} must be a string, not {shown(given[name])}")
+        _string(f"{key}.{name}", given.get(name, ""))
     own = "baseline" in given or "rollouts" in given
     return Estimator(
-        given.get("baseline", usual.estimator.baseline),
-        given.get("rollouts") if own else usual.estimator.rollouts,
-        given.get("returns", usual.estimator.returns),
+        given.get("baseline", usual.baseline),
+        given.get("rollouts") if own else usual.rollouts,
+        given.get("returns", usual.returns),
     )
 
 
-def _optimizer(key: str, value: Any, usual: Recipe, policy: Policy) -> Optimizer | None:
-    given = _table(key, {"name": value} if isinstance(value, str) else value)
-    _check_keys(f"{key}.", given, tuple(field.name for field in dataclasses.fields(Optimizer)))
+def _optimizer(key: str, value: Any) -> Optimizer | None:
+    table = {"name": value} if isinstance(value, str) else value
+    given = _table(key, table, [field.name for field in dataclasses.fields(Optimizer)])
     if given.get("name") == "paper":
         if len(given) > 1:
-            raise InputError("the optimizer 'paper' finds its step size by itself: name another to set it")
+            raise InputError("the optimizer 'paper' has no settings: name another one")
         return None
     return Optimizer(**given)
 
 
-def _curriculum(key: str, value: Any, usual: Recipe, policy: Policy) -> Callable[[int], tuple[int, ...]]:
+def _curriculum(key: str, value: Any) -> Callable[[int], tuple[int, ...]]:
     if value == "rising":
         return recipes.rising
     if not isinstance(value, list):
@@ -153,14 +151,8 @@ def _curriculum(key: str, value: Any, usual: Recipe, policy: Policy) -> Callable
     return lambda horizon: horizons
 
 
-def _settings(key: str, value: Any, usual: Recipe, policy: Policy) -> dict[str, float]:
-    given = _table(key, value)
-    _check_keys(f"{key}.", given, tuple(policy.settings()))
-    return usual.settings | {name: number(f"{key}.{name}", entry) for name, entry in given.items()}
-
-
-def _one_of(choices: dict[str, Any]) -> Callable[[str, Any, Recipe, Policy], Any]:
-    def read(key: str, value: Any, usual: Recipe, policy: Policy) -> Any:
+def _one_of(choices: dict[str, Any]) -> Callable[[str, Any], Any]:
+    def read(key: str, value: Any) -> Any:
         if not isinstance(value, str) or value not in choices:
             raise unknown(key, value, choices)
         return choices[value]
@@ -174,30 +166,33 @@ def _flag(key: str, value: Any) -> bool:
     return value
 
 
-_READERS: dict[str, Callable[[str, Any, Recipe, Policy], Any]] = {
-    "name": lambda key, value, usual, policy: value,
-    "iterations": lambda key, value, usual, policy: whole(key, value),
-    "instances": lambda key, value, usual, policy: whole(key, value),
-    "most": lambda key, value, usual, policy: whole(key, value),
-    "estimator": _estimator,
+def _string(key: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise InputError(f"{key} must be a string, not {shown(value)}")
+    return value
+
+
+_READERS: dict[str, Callable[[str, Any], Any]] = {
+    "name": _string,
+    "iterations": whole,
+    "instances": whole,
+    "most": whole,
     "optimizer": _optimizer,
     "scale": _one_of({scale: scale for scale in SCALES}),
     "temperature": _one_of({"none": None, "annealed": recipes.annealed}),
     "entropy": _one_of({"none": None, "fading": recipes.fading_entropy}),
     "curriculum": _curriculum,
-    "settings": _settings,
-    "survey": lambda key, value, usual, policy: _flag(key, value),
-    "choose": lambda key, value, usual, policy: _flag(key, value),
+    "survey": _flag,
+    "choose": _flag,
 }
 
 
-def _table(key: str, value: Any) -> dict[str, Any]:
+def _table(key: str, value: Any, allowed: Iterable[str]) -> dict[str, Any]:
+    """A table with no other than the allowed keys."""
     if not isinstance(value, dict):
         raise InputError(f"{key} must be a table, [{key}], not {shown(value)}")
+    known = [f"{key}.{name}" if key else name for name in allowed]
+    for name in value:
+        if (full := f"{key}.{name}" if key else name) not in known:
+            raise unknown("key", full, known)
     return value
-
-
-def _check_keys(prefix: str, given: dict[str, Any], allowed: tuple[str, ...]) -> None:
-    for key in given:
-        if key not in allowed:
-            raise unknown("key", f"{prefix}{key}", [prefix + name for name in allowed])

@@ -1,4 +1,4 @@
-"""Recipes: how GradBand is run on a kind of policy, unless the user says otherwise."""
+"""Recipes: how GradBand learns a kind of policy by default."""
 
 import dataclasses
 import functools
@@ -20,41 +20,41 @@ Optimizer = Callable[[int, int], optax.GradientTransformation]  # for L iteratio
 
 
 def annealed(iteration: int, iterations: int) -> float:
-    """The paper's temperature 1 / (1 − exp(−5 i / L)), from flat to none (Appendix F)."""
+    """The paper's temperature 1 / (1 − exp(−5 i / L)), which decreases to 1 (Appendix F)."""
     return 1 / (1 - math.exp(-5 * iteration / iterations))
 
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """Settings of `learn`. What depends on the horizon n or on L is given as a function of it."""
+    """Settings of `learn`. Those that depend on the horizon n or on L are functions."""
 
     name: str
     iterations: int = 100
     instances: int = 1000
     most: int | None = None
-    """of m n K, where that is less than m = `instances` would make it"""
+    """a limit on m n K, which may reduce m below `instances`"""
     estimator: Estimator = Estimator("self")
     optimizer: Optimizer | None = None
     """an Optax optimiser for L iterations at horizon n; None for the paper's constant α = 1/(c √L)"""
     scale: str = "log"
-    """on which positive parameters move, or linear as in the paper"""
+    """of positive parameters: log, or linear as in the paper"""
     temperature: Callable[[int, int], float] | None = None
     entropy: Callable[[int, int, int], float] | None = None
-    """what the entropy of a round's p is worth in iteration i of L at horizon n"""
+    """weight of the entropy of a round's p in iteration i of L at horizon n"""
     curriculum: Callable[[int], tuple[int, ...]] = lambda horizon: ()
     settings: dict[str, float] = dataclasses.field(default_factory=dict)
-    """of the policy and its first weights, where it has them"""
+    """of the policy, if it has them, such as the scale of its first weights"""
     survey: bool = False
     """whether ascent starts from the best of several values of θ, unless one is given"""
     choose: bool = False
     """whether the best of start, average and last is kept, and refined if there are few parameters"""
     imitating: "Recipe | None" = None
-    """how a reference is imitated, for a warm start: iterations, instances and optimiser"""
+    """how to imitate a reference first: iterations, instances and optimiser"""
     tuning: "Recipe | None" = None
-    """what takes the place of this recipe after a warm start, at the problem's own horizon"""
+    """the recipe to use instead after imitation, at the problem's own horizon"""
 
     def instances_for(self, problem: Problem) -> int:
-        """m for a problem: as given, or a power of two that keeps m n K within `most`, at least 64."""
+        """m for a problem: `instances`, or a power of two of at least 64 that keeps m n K within `most`."""
         if self.most is None:
             return self.instances
         within = self.most // (problem.rounds * problem.arms)
@@ -66,16 +66,16 @@ class Recipe:
         return dataclasses.replace(policy, **known)
 
     def estimate(self, problem: Problem) -> Estimator:
-        """How to estimate gradients on a problem: by leave-one-out where means are unknown."""
+        """The gradient estimator for a problem: leave-one-out if means are unknown."""
         if not self.estimator.rule.features:
             return self.estimator
         if not problem.prior.knows_means:
             return Estimator("leave-one-out")
-        # What a single reward would change is not to be had of a batch.
+        # The effect of a single reward cannot be observed within a batch.
         return self.estimator if problem.pulls_per_round == 1 else Estimator("critic", returns="expected")
 
     def horizons(self, policy: Policy, problem: Problem) -> tuple[int, ...]:
-        """The curriculum in whole batches, each with a round for every arm where the policy needs that."""
+        """The curriculum in whole batches, each with a round for every arm if the policy needs that."""
         found: dict[int, None] = {}
         for wanted in self.curriculum(problem.horizon):
             for least in (wanted, max(wanted, problem.arms), max(wanted, 2 * problem.arms)):
@@ -100,9 +100,9 @@ def _can_play(policy: Policy, problem: Problem) -> bool:
 def sizes(
     iterations: int, horizon: int, rate: float, fall: float = 0.0, warm: float = 0.0
 ) -> optax.Schedule:
-    """Step sizes: up to `rate` in the part `warm` of the iterations, then along a cosine to almost nothing.
+    """Step sizes that grow to `rate` in the first part `warm`, then decrease along a cosine to almost 0.
 
-    They are smaller by (20/n)^`fall` at longer horizons, over which a recurrent network is less stable.
+    They are smaller by (20/n)^`fall` at longer horizons, where a recurrent network is less stable.
     """
     rate, up = rate * min(1, 20 / horizon) ** fall, round(warm * iterations)
     return optax.warmup_cosine_decay_schedule(0 if up else rate, rate, up, iterations, 0.02 * rate)
@@ -111,30 +111,28 @@ def sizes(
 def clipped_adam(
     iterations: int, horizon: int, b2: float = 0.999, **steps: float
 ) -> optax.GradientTransformation:
-    """Adam with steps of these `sizes`, on gradients clipped at norm 1."""
+    """Adam with these `sizes` of its steps, on gradients clipped at norm 1."""
     schedule = sizes(iterations, horizon, **steps)
     return optax.chain(optax.clip_by_global_norm(1.0), optax.adam(schedule, b2=b2))
 
 
 @functools.lru_cache(maxsize=64)  # so that steps are compiled once
 def falling_adam(iterations: int, horizon: int, rate: float = 0.1) -> optax.GradientTransformation:
-    """Adam with steps that fall from `rate` along a cosine, whatever the scale of the rewards.
+    """Adam with steps that decrease from `rate` along a cosine, for any scale of the rewards.
 
-    Its steps are relative to the gradients of the last hundred iterations, so that a rare large one moves
+    Its steps are relative to the gradients of the last hundred iterations, so a rare large gradient moves
     no further than others.
     """
     return optax.adam(sizes(iterations, horizon, rate), b2=0.99, eps=1e-20)
 
 
 def fading_entropy(iteration: int, iterations: int, horizon: int) -> float:
-    """1 / n at first, and nothing at last: a policy that has settled on an arm explores no more."""
+    """Decreases from 1 / n to almost 0. Early on it prevents a policy from settling on one arm."""
     return (1 - (iteration - 1) / iterations) ** 2 / horizon
 
 
-def fading(
-    optimizer: Callable[..., optax.GradientTransformation],
-) -> Optimizer:
-    """An optimiser whose steps are .001 at first, and .999 times as long after each (Appendix F)."""
+def fading(optimizer: Callable[..., optax.GradientTransformation]) -> Optimizer:
+    """An optimiser whose steps start at .001 and shrink by .999 each time (Appendix F)."""
     return lambda iterations, horizon: optimizer(optax.exponential_decay(1e-3, 1, 0.999))
 
 
@@ -165,7 +163,7 @@ TUNING = Recipe(
     estimator=LUCK,
     optimizer=partial(clipped_adam, rate=0.0003, warm=0.1),
 )
-MOST = 1_300_000  # m n K of an index network: minutes on two cores
+MOST = 1_300_000  # m n K of an index network, which takes minutes on two cores
 NETWORK = Recipe(
     "network",
     iterations=400,
@@ -212,7 +210,7 @@ USUAL = {
 
 
 def choose(policy: Policy, given: Recipe | str | Path | None) -> Recipe:
-    """The recipe of this name or file, or the usual one of a bound policy.
+    """The recipe with this name or from this file, or the usual one for a bound policy.
 
     >>> from gradband.policies import LSTM, SoftElim
     >>> names = [choose(policy.bind(2, 200), None).name for policy in (SoftElim(), LSTM())]
@@ -227,7 +225,7 @@ def choose(policy: Policy, given: Recipe | str | Path | None) -> Recipe:
     if isinstance(given, str) and given in RECIPES:
         return RECIPES[given]
     if str(given).endswith(".toml"):
-        from gradband.learning.recipe_file import load_recipe  # which begins with these recipes
+        from gradband.learning.recipe_file import load_recipe  # it imports this module
 
         return load_recipe(given, policy)
     raise unknown("recipe", given, [*RECIPES, "FILE.toml"])

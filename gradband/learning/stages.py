@@ -1,4 +1,4 @@
-"""Stages of learning: what is ascended one after the other."""
+"""Stages of learning, one after the other."""
 
 import dataclasses
 from collections.abc import Callable
@@ -22,7 +22,7 @@ Temperature = Callable[[int, int], float]
 
 @dataclasses.dataclass(frozen=True)
 class Stage:
-    """What is ascended: an estimate of a gradient, for a policy at one horizon."""
+    """Ascent along estimates of one gradient, for a policy at one horizon."""
 
     policy: Policy
     recipe: Recipe
@@ -48,7 +48,7 @@ def ascent(
     size: tuple[int, int],
     on: blocks.Workers,
 ) -> Stage:
-    """Ascent on the Bayes reward at the policy's horizon, of this `size`: iterations and instances."""
+    """Ascent on the Bayes reward at the policy's horizon; `size` is iterations and instances."""
     problem = problem.replace(horizon=policy.horizon)
     task = jax.device_put(problem)  # once: a reward table may be large
     job = partial(estimator.gradient_job, policy, task, instances=size[1], how=how)
@@ -64,7 +64,7 @@ def agreement(
     size: tuple[int, int],
     on: blocks.Workers,
 ) -> Stage:
-    """Ascent on the agreement with a reference, of this `size`: iterations and instances."""
+    """Ascent on the agreement with a reference; `size` is iterations and instances."""
     problem.one_by_one("imitation")
     reference = binding.check(imitate if isinstance(imitate, Policy) else imitate.policy, problem)
     given = reference.init(jax.random.key(0)) if isinstance(imitate, Policy) else imitate.params

@@ -1,4 +1,4 @@
-"""The scale of rewards, in which the usual start of learning is measured."""
+"""The scale of rewards, which is the unit of the usual start of learning."""
 
 from functools import partial
 
@@ -11,14 +11,14 @@ from gradband.core import prng
 from gradband.problems import Problem
 from gradband.problems.rewards import Gaussian
 
-DRAWS = 4000  # pairs of rewards from which a standard deviation is taken
-HALF = 0.5  # the largest standard deviation that rewards in [0, 1] can have
+DRAWS = 4000  # pairs of rewards to estimate a standard deviation from
+HALF = 0.5  # the largest standard deviation of rewards in [0, 1]
 
 
 def reward_scale(problem: Problem, key: Array) -> float:
-    """The standard deviation of a reward about its arm's mean.
+    """The standard deviation of a reward around its arm's mean.
 
-    Rewards in [0, 1] count as ½. Of normal rewards it is known; of others it is found by draws.
+    It is ½ for rewards in [0, 1], known for normal rewards, and estimated from draws for others.
 
     >>> from gradband import priors, rewards
     >>> reward_scale(Problem(priors.Gaussian(2, rewards=rewards.Gaussian(sd=100)), 10), prng.root(0))
@@ -31,12 +31,12 @@ def reward_scale(problem: Problem, key: Array) -> float:
         return float(law.sd)
     pairs = np.asarray(jax.jit(partial(_pairs, problem))(prng.stream(key, "choice")), np.float64)
     noise = np.sqrt(np.mean((pairs[0] - pairs[1]) ** 2) / 2)
-    found = noise if noise > 0 else pairs.std()  # rewards without noise differ between arms at least
+    found = noise if noise > 0 else pairs.std()  # rewards without noise still differ between arms
     return float(found) if 0 < found < np.inf else HALF
 
 
 def _pairs(problem: Problem, key: Array) -> Array:
-    """Two rewards [2, N] of the same arm of the same instance, in two rounds."""
+    """Two rewards [2, N] of the same arm and instance, in two rounds."""
 
     def pair(i: Array) -> Array:
         keys = jax.random.split(jax.random.fold_in(key, i), 5)

@@ -1,7 +1,7 @@
-"""The minimum of a smooth function that is only seen with noise, by quadratics fitted to many points.
+"""The minimum of a smooth function with noise, by quadratics fitted to many points.
 
-The best of many noisy values is best by luck. A quadratic through all of them averages the noise out, and
-its axes say which way a narrow valley goes.
+The best of many noisy values is best by luck. A quadratic fitted to all of them averages the noise out, and
+its axes show the direction of a narrow valley.
 """
 
 import dataclasses
@@ -9,12 +9,12 @@ import dataclasses
 import numpy as np
 
 LONGEST, SHORTEST = 0.6, 0.05  # lengths of axes
-FURTHEST = 0.9  # how far a minimum may lie along an axis
+FURTHEST = 0.9  # how far away a minimum may be along an axis
 
 
 @dataclasses.dataclass(frozen=True)
 class Valley:
-    """A centre [P], axes [P, P] in columns, and the lengths [P] along which the function rises noticeably.
+    """A centre [P], axes [P, P] in columns, and the lengths [P] over which the function rises noticeably.
 
     >>> bowl = Valley.around(2, 0.3)
     >>> points = bowl.points()
@@ -29,11 +29,11 @@ class Valley:
 
     @classmethod
     def around(cls, count: int, reach: float) -> "Valley":
-        """Nothing is known yet: along the coordinates."""
+        """A first guess, along the coordinates."""
         return cls(np.zeros(count), np.eye(count), np.full(count, reach))
 
     def points(self) -> np.ndarray:
-        """Points [D, P] for a quadratic: the centre, both ways along each axis, and between each two."""
+        """Points [D, P] to fit: the centre, both directions of each axis, and between each two axes."""
         unit = np.eye(len(self.centre))
         pairs = [(unit[i], unit[j]) for i in range(len(unit)) for j in range(i)]
         between = [(one + sign * other) / np.sqrt(2) for one, other in pairs for sign in (1, -1)]
@@ -42,9 +42,9 @@ class Valley:
         return self.centre + moves * self.lengths @ self.axes.T
 
     def fitted(self, points: np.ndarray, values: np.ndarray, rise: float) -> "Valley":
-        """The valley of the quadratic through values at points, which rises by `rise` along its lengths.
+        """The valley of a quadratic fitted to values at points, which rises by `rise` over its lengths.
 
-        Values far above the least say little of the valley, and count for little.
+        Values far above the least say little about the valley and have little weight.
         """
         seen = np.isfinite(values)
         x, y, count = points[seen] - self.centre, values[seen], len(self.centre)
@@ -60,6 +60,6 @@ class Valley:
         curved = np.maximum(curvature, 1e-12)
         lengths = np.clip(np.sqrt(2 * rise / curved), SHORTEST, LONGEST)
         slopes = axes.T @ found[1 : 1 + count]
-        # Where it does not curve upwards, the minimum is as far as it may be.
+        # Along an axis that does not curve upwards, the minimum is as far away as allowed.
         moves = -slopes / np.maximum(curved, np.abs(slopes) / FURTHEST)
         return Valley(self.centre + axes @ moves, axes, lengths)

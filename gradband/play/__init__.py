@@ -1,1 +1,1 @@
-"""Plays a policy in production. NumPy is all that it needs."""
+"""Plays a policy in production. It needs NumPy alone."""

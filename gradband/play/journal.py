@@ -1,7 +1,7 @@
-"""A journal of what a player did, which a restart reads to go on from there.
+"""A journal of what a player did, from which a restart resumes.
 
-One event a line, as JSON. Each line ends with a checksum of itself and of all lines before it, so that
-whatever is changed, out of order or missing before another line is noticed. What is committed is on disk.
+One event per line, as JSON. Each line ends with a checksum of itself and of all lines before it, so that a
+line that was changed, moved or removed is noticed, unless it was the last. What is committed is on disk.
 """
 
 import json
@@ -9,10 +9,10 @@ import os
 import re
 import weakref
 import zlib
+from contextlib import AbstractContextManager
 from pathlib import Path
 from threading import Condition
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from gradband.core.errors import InputError, shown
 from gradband.core.files import sync_folder, write_all
@@ -25,22 +25,22 @@ VERSION = 1
 LONGEST_LINE = 1 << 24
 
 
-class Journal:
-    """The journal of one player: `append` events, then `commit` them before anyone is told.
+class Journal(AbstractContextManager["Journal"]):
+    """The journal of one player: `append` events, then `commit` them before anyone sees their results.
 
-    `Player(file, journal=path)` does both by itself. Opening a journal that exists brings the player to
-    where it was, and gives it the journal's seed if it was made without one. A last line that was not
-    written to its end is dropped (`dropped` says how many bytes), since nobody was told of it; any other
-    damage is refused with its line.
+    `Player(file, journal=path)` does both by itself. Opening an existing journal brings the player to its
+    last state, and gives it the journal's seed if it has none of its own. An incomplete last line is
+    dropped, because nobody has seen its result (`dropped` is its length in bytes); any other damage is an
+    error that names the line.
 
-    Any thread may append and commit. Whoever commits while another writes waits for that, and then one
+    Any thread may append and commit. Threads that commit while another writes wait, and then one of them
     writes for all.
     """
 
     def __init__(self, path: str | Path, player: "Player") -> None:
         self.path = Path(path)
         if player.drawn > 1:
-            raise InputError("a journal is for a player from its first decision on")
+            raise InputError("a journal must be opened before the player's first decision")
         if self.path.exists() and not self.path.is_file():
             raise InputError(f"the journal {self.path} is not a file")
         self.broken = False
@@ -57,8 +57,8 @@ class Journal:
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
             self._file = os.open(self.path, flags, 0o644)
         except OSError as error:
-            raise InputError(f"can't open the journal {self.path}: {error.strerror}") from None
-        self._close = weakref.finalize(self, os.close, self._file)  # once, and if it is forgotten too
+            raise InputError(f"cannot open the journal {self.path}: {error.strerror}") from None
+        self._close = weakref.finalize(self, os.close, self._file)  # once, even if nobody calls close
         try:
             _lock(self._file, self.path)
             self._read(player)
@@ -67,7 +67,7 @@ class Journal:
             raise
 
     def append(self, event: "Event") -> None:
-        """Keeps an event for the next `commit`."""
+        """Adds an event, for the next `commit` to write."""
         with self._lock:
             line, self._sum = _line(event, self._sum)
             self._waiting.append(line)
@@ -75,7 +75,7 @@ class Journal:
             self.appended += 1
 
     def commit(self, appended: int | None = None) -> None:
-        """Writes what was appended, or so many lines of it, and returns when they are on disk."""
+        """Returns when all lines, or the first `appended` of them, are on disk."""
         with self._lock:
             wanted = self.appended if appended is None else appended
             while self._on_disk < wanted:
@@ -86,7 +86,7 @@ class Journal:
                     self._write()
 
     def _write(self) -> None:
-        """Writes all that waits, with the lock open meanwhile."""
+        """Writes all waiting lines, and releases the lock meanwhile."""
         data, upto = b"".join(self._waiting), self.appended
         self._waiting.clear()
         self._writing, done = True, False
@@ -96,7 +96,7 @@ class Journal:
             getattr(os, "fdatasync", os.fsync)(self._file)
             done = True
         except OSError as error:
-            raise RuntimeError(f"can't write the journal {self.path}: {error.strerror}") from None
+            raise RuntimeError(f"cannot write the journal {self.path}: {error.strerror}") from None
         finally:
             self._lock.acquire()
             self._writing = False
@@ -107,14 +107,14 @@ class Journal:
             self._written.notify_all()
 
     def need_writable(self) -> None:
-        """Refuses to go on after a failure, since what comes next would follow a gap."""
+        """Raises an error after close, or after a failed write: the next line would follow a gap."""
         if not self._close.alive:
             raise InputError(f"the journal {self.path} is closed")
         if self.broken:
-            raise RuntimeError(f"the journal {self.path} could not be written before")
+            raise RuntimeError(f"the journal {self.path} could not be written earlier")
 
     def close(self) -> None:
-        """Closes the file. What was not committed is not in it."""
+        """Closes the file, without what was not committed."""
         with self._lock:
             while self._writing:
                 self._written.wait()
@@ -125,16 +125,11 @@ class Journal:
         self._close()
         self._lock = turns.Refusal("journal")
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _read(self, player: "Player") -> None:
-        """Applies all events to the player, and cuts off what is left of a last one."""
+        """Applies all events to the player, and removes an incomplete last line."""
         end = 0
         with open(os.dup(self._file), "rb") as file:
             for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE), b""), 1):
@@ -163,12 +158,12 @@ class Journal:
             sync_folder(self.path.parent)
 
     def _checked(self, line: bytes) -> Any:
-        """What a line says, if its checksum is right."""
+        """The content of a line, if its checksum is right."""
         length = len(_ending(0))
         body = line[:-length] + b"}"
         after = zlib.crc32(body, self._sum)
         if line[-length:] != _ending(after):
-            raise InputError("this is damaged, or not a line of a journal")
+            raise InputError("this line is damaged, or does not belong to a journal")
         self._sum = after
         try:
             return json.loads(body)
@@ -177,7 +172,7 @@ class Journal:
 
 
 def _line(event: "Event", before: int) -> tuple[bytes, int]:
-    """The line of an event, and the checksum up to it."""
+    """The line for an event, and the checksum up to there."""
     body = json.dumps(event, separators=(",", ":"), allow_nan=False).encode()
     checksum = zlib.crc32(body, before)
     return body[:-1] + _ending(checksum) + b"\n", checksum
@@ -198,7 +193,7 @@ def _header(player: "Player") -> "Event":
 
 
 def _begins_header(line: bytes, player: "Player") -> bool:
-    """Whether a header of this policy, of whatever seed, begins so."""
+    """Whether a header of this policy, with any seed, begins like this line."""
     before_seed, key, _ = _line(_header(player), 0)[0].partition(b'"seed":')
     start = before_seed + key
     return start.startswith(line) or bool(re.match(re.escape(start) + rb"\d*(,.*)?$", line))
@@ -209,21 +204,21 @@ def _check_header(found: Any, player: "Player") -> None:
     if not isinstance(found, dict) or found.get("format") != wanted["format"]:
         raise InputError("this is not a gradband journal")
     if found.get("version") != VERSION:
-        raise InputError(f"the journal's format is {shown(found.get('version'))}, this one reads {VERSION}")
+        raise InputError(f"the journal has the version {shown(found.get('version'))}, not {VERSION}")
     if found.get("fingerprint") != wanted["fingerprint"]:
         raise InputError(
-            f"the journal is of another policy ({shown(found.get('policy'))}): "
-            "play the file that it was begun with"
+            f"the journal belongs to another policy ({shown(found.get('policy'))}): "
+            "play the file that it was started with"
         )
     seed = events.check_count("seed", found.get("seed"))
     if not player.seed_given:
         player.reseed(seed)
     elif seed != player.seed:
-        raise InputError(f"the journal was begun with the seed {seed}: give the same one, or none")
+        raise InputError(f"the journal was started with the seed {seed}: use that seed, or give none")
 
 
 def _lock(file: int, path: Path) -> None:
-    """Keeps others from writing to the file for as long as it is open."""
+    """Prevents others from writing to the file while it is open."""
     try:
         import fcntl
     except ImportError:  # Windows
@@ -233,4 +228,4 @@ def _lock(file: int, path: Path) -> None:
     except BlockingIOError:
         raise InputError(f"the journal {path} is in use by another process or player") from None
     except OSError as error:
-        raise InputError(f"can't lock the journal {path}: {error.strerror}") from None
+        raise InputError(f"cannot lock the journal {path}: {error.strerror}") from None

@@ -1,8 +1,9 @@
-"""A policy with its parameters, as it is played: in NumPy, or in JAX if its formulas need that."""
+"""A policy with its parameters, played in NumPy, or in JAX if its formulas need it."""
 
 import dataclasses
 import hashlib
 import json
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, cast
@@ -16,27 +17,23 @@ from gradband.policies.own import Trust, describe_class
 from gradband.policies.policy_file import read
 
 State = Any
+FORMULAS = ("begin", "latent_log_probs", "recommend", "update_late", "update_many_late")
 
 
 class Playable:
-    """A policy bound to K arms and n rounds, and its parameters: what any number of players share."""
+    """A policy bound to K arms and n rounds, with its parameters. Any number of players can share it."""
 
     def __init__(self, policy: Policy, params: dict[str, Any]) -> None:
         policy.check_play()
         arrays = policy.as_arrays(params)
         self.fingerprint = _fingerprint(policy, arrays)
-        self._own = bool(describe_class(policy))
+        self.params = policy.folded(nested({name: a[()] for name, a in arrays.items()}))
         self._given = policy
-        self.policy, self.params = (
-            policy,
-            policy.folded(nested({name: a[()] for name, a in arrays.items()})),
-        )
-        if self._own:
-            self.policy = self._working(policy, arrays)
+        self.policy = self._working(policy, arrays) if describe_class(policy) else policy
         self._sized = {policy.arms: self.policy}
 
     def begin(self, u: float) -> State:
-        """The state before the first round; u in [0, 1) draws the latent, if there is one."""
+        """The state before the first round; u in [0, 1) decides the latent, if there is one."""
         latent = 0
         if self.policy.latents > 1:
             edges = np.exp(self.policy.latent_log_probs(self.params)).cumsum()
@@ -52,12 +49,12 @@ class Playable:
         return self._sized[arms]
 
     def _working(self, policy: Policy, arrays: dict[str, np.ndarray]) -> Any:
-        """A policy of the user's own: as it is if NumPy is enough, otherwise through JAX."""
+        """A user's own policy: unchanged if it works with NumPy, otherwise through JAX."""
         problem: Exception | None = None
         try:
             if self._tried(policy):
                 return policy
-        except Exception as error:  # whatever code that was written for JAX makes of NumPy's arrays
+        except Exception as error:  # code written for JAX may raise anything on NumPy's arrays
             problem = error
         try:
             through: Any = InJax(policy)
@@ -66,19 +63,19 @@ class Playable:
                 return through
         except ImportError:
             raise InputError(
-                f"{policy.name} computes in JAX, which is not installed here: install gradband[learn], or "
-                "write its formulas over gradband.policies.namespace"
+                f"{policy.name} needs JAX, which is not installed: install gradband[learn], or write its "
+                "formulas with gradband.policies.namespace"
             ) from problem
         except NotImplementedError:
             raise InputError(
-                f"{policy.name} has no probabilities: a player needs its log_probs or probabilities"
+                f"{policy.name} has no probabilities: a player needs log_probs or probabilities"
             ) from None
         except Exception as error:
-            raise InputError(f"{policy.name} can't be played: {type(error).__name__}: {error}") from error
-        raise InputError(f"{policy.name} can't be played: its state is not a tree of arrays")
+            raise InputError(f"{policy.name} cannot be played: {type(error).__name__}: {error}") from error
+        raise InputError(f"{policy.name} cannot be played: its state is not a tree of arrays")
 
     def _tried(self, policy: Any) -> bool:
-        """Whether the first round, played by itself, comes out in NumPy's arrays."""
+        """Whether the first round gives NumPy's arrays."""
         state = policy.begin(self.params, np.int32(0))
         p = policy.probabilities(self.params, state)
         after = policy.update_late(self.params, state, np.int64(0), 1.0, float(p[0]) or 1.0)
@@ -87,7 +84,7 @@ class Playable:
 
 
 class InJax:
-    """A policy whose formulas call JAX, for players: NumPy's arrays go in and come out."""
+    """A policy whose formulas call JAX, wrapped so that it takes and returns NumPy's arrays."""
 
     def __init__(self, policy: Policy) -> None:
         import jax
@@ -96,7 +93,7 @@ class InJax:
         self._compiled: dict[str, Any] = {}
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._policy, name)
+        return partial(self._call, name) if name in FORMULAS else getattr(self._policy, name)
 
     def _call(self, name: str, *given: Any) -> Any:
         jax = self._jax
@@ -106,28 +103,13 @@ class InJax:
             found = self._compiled[name](*jax.tree.map(jax.numpy.asarray, given))
         return jax.tree.map(np.asarray, found)
 
-    def begin(self, params: Any, latent: Any) -> State:
-        return self._call("begin", params, latent)
-
-    def latent_log_probs(self, params: Any) -> np.ndarray:
-        return self._call("latent_log_probs", params)
-
     def probabilities(self, params: Any, state: State) -> np.ndarray:
         p = np.asarray(self._call("probabilities", params, state), np.float64)
         return p / p.sum() if abs(p.sum() - 1) < 1e-4 else p
 
-    def recommend(self, params: Any, state: State) -> int:
-        return int(self._call("recommend", params, state))
-
-    def update_late(self, params: Any, state: State, arm: int, reward: float, p: float) -> State:
-        return self._call("update_late", params, state, arm, reward, p)
-
-    def update_many_late(self, params: Any, state: State, pulls: Any, sums: Any, p: Any) -> State:
-        return self._call("update_many_late", params, state, pulls, sums, p)
-
 
 def as_playable(given: Any, trust: Trust | None = None) -> Playable:
-    """A policy file, what `learn` returned, a bound policy, or what another player plays."""
+    """A policy file, a learned policy, a bound policy, or what another player plays, as a `Playable`."""
     if isinstance(given, Playable):
         return given
     if isinstance(given, str | PathLike):
@@ -140,14 +122,12 @@ def as_playable(given: Any, trust: Trust | None = None) -> Playable:
         return Playable(given, _first_params(given))
     bound, learned = getattr(given, "policy", None), getattr(given, "arrays", None)
     if not isinstance(bound, Policy) or not isinstance(learned, dict):
-        raise InputError(
-            f"a player needs a policy file, what learn returned or a bound policy, not {shown(given)}"
-        )
+        raise InputError(f"a player needs a policy file, a learned or a bound policy, not {shown(given)}")
     return Playable(bound, learned)
 
 
 def _first_params(policy: Policy) -> dict[str, Any]:
-    """The parameters that a bound policy starts with; one without any needs no JAX for that."""
+    """The parameters that a bound policy starts with. A policy without any needs no JAX."""
     if not policy.arms:
         raise InputError(f"{policy.name} must be bound first: {policy.name}.bind(arms, horizon)")
     if policy.specs() == {}:
@@ -160,7 +140,7 @@ def _first_params(policy: Policy) -> dict[str, Any]:
 
 
 def _fingerprint(policy: Policy, arrays: dict[str, np.ndarray]) -> str:
-    """Sixteen digits that tell one policy from another."""
+    """Sixteen digits that identify the policy and its parameters."""
     settings = policy.settings() | {"arms": policy.arms, "horizon": policy.horizon}
     digest = hashlib.sha256(json.dumps([policy.name, settings], sort_keys=True).encode())
     for name, array in sorted(arrays.items()):

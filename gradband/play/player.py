@@ -1,13 +1,14 @@
-"""Plays a policy in production. NumPy is all that it needs.
+"""Plays a policy in production, with NumPy alone.
 
     player = Player("policy.safetensors", journal="test.jsonl")
     arm = player.select()           # an arm's number, with arm.id and arm.propensity
-    player.update(arm, reward)      # now or later, in any order; update(arm.id, reward) does the same
+    player.update(arm, reward)      # now or later, in any order; or update(arm.id, reward)
 
-What a player knows changes by events alone: a decision, a reward, an arm added or retired. `record` is
-told of each one, as a dictionary that JSON can hold, and `apply` brings another player to the same state.
+Only events change a player: a decision, a reward, an arm that is added or retired. `record` is called with
+each of them, as a dictionary that JSON can hold, and `apply` brings another player to the same state.
 """
 
+import copy
 import secrets
 from bisect import bisect_left
 from collections import Counter
@@ -16,13 +17,12 @@ from contextlib import AbstractContextManager
 from numbers import Integral
 from os import PathLike
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from gradband.core.arrays import flatten
-from gradband.core.errors import MOST_ARMS, InputError, shown, whole
+from gradband.core.errors import InputError, number_of_arms, shown, whole
 from gradband.play import events, newcomers, turns
 from gradband.play.journal import Journal
 from gradband.play.playable import Playable, as_playable
@@ -32,7 +32,7 @@ from gradband.policies.own import Trust
 if TYPE_CHECKING:
     from gradband.policies.policy_file import Learned
 
-SEED_BITS = 53  # of a seed from the system: as many as a number has in JavaScript
+SEED_BITS = 53  # of a random seed: JavaScript can represent it
 
 Event = dict[str, Any]
 
@@ -56,7 +56,7 @@ class Decision(int):
 
 
 class Batch(tuple[int, ...]):
-    """How often each arm is to be pulled, with the batch's `id` and the arms' `propensities`."""
+    """How often to pull each arm, with the batch's `id` and the arms' `propensities`."""
 
     id: str
     propensities: tuple[float, ...]
@@ -70,12 +70,12 @@ class Batch(tuple[int, ...]):
         return Batch, (tuple(self), self.id, self.propensities)
 
 
-class Player:
+class Player(AbstractContextManager["Player"]):
     """One test that a policy plays: `select` an arm, show it, `update` with its reward.
 
-    A policy hears rewards when they arrive, and does not count decisions that still wait for theirs, except
-    those of arms that were added (see `newcomers`). Arms have numbers from 0, which they keep; an arm that
-    was retired has probability 0. Any number of threads may share a player; a fork may not.
+    A policy observes rewards when they arrive, and ignores decisions that still wait for theirs, except
+    those for added arms (see `newcomers`). Arms have numbers from 0 and keep them; a retired arm has
+    probability 0. Any number of threads may share a player, but a fork may not use it.
     """
 
     def __init__(
@@ -86,33 +86,32 @@ class Player:
         journal: str | PathLike[str] | None = None,
         trust: Trust | None = None,
     ) -> None:
-        """Begins a test, or goes on with the one in its journal.
+        """Starts a test, or resumes the one in the journal.
 
         Args:
-            policy: A policy file, what `gb.learn` returned, a bound policy, or what another player plays
-                (`playable`).
-            seed: Decides all draws, together with what was heard. Without one it is the journal's, or comes
-                from the system.
-            record: Told of every event.
-            journal: A file that keeps every event: whatever the player returns is on disk by then.
-            trust: If a policy file is of a class of your own: the class, or the Python file that has it.
+            policy: A policy file, what `gb.learn` returned, a bound policy, or another player's `playable`.
+            seed: Determines all draws, together with the rewards. By default the journal's seed, or a
+                random one.
+            record: Called with every event.
+            journal: A file that keeps every event. What the player returns is on disk by then.
+            trust: For a policy file with a class of your own: the class, or the Python file that has it.
         """
         self.playable = as_playable(policy, trust)
         self.policy, self._params = self.playable.policy, self.playable.params
         self.record = record
         self.journal: Journal | None = None
         self._lock = turns.new_lock(self)
-        self._turn: AbstractContextManager[Any] = self._lock  # for what changes the player
+        self._turn: AbstractContextManager[Any] = self._lock  # for methods that change the player
         self.seed_given = seed is not None
         self.reseed(secrets.randbits(SEED_BITS) if seed is None else seed)
-        self._arms = self.policy.arms  # those that were not added
+        self._arms = self.policy.arms  # without added ones
         self._active = list(range(self._arms))  # numbers of the arms in the policy's state, in its order
         self.arms_ever = self._arms
         self._fresh = list(self._active) if self.policy.opens else []  # arms that must be tried first
         self._decisions = 0
         self.numbered = 0  # decisions whose id is their number
         self._open: dict[str, Event] = {}
-        self._waiting: Counter[int] = Counter()  # pulls of added arms whose rewards are still to come
+        self._waiting: Counter[int] = Counter()  # pulls of added arms without a reward so far
         self._finished: set[str] = set()
         self._p: np.ndarray | None = None
         self._without: dict[bytes, np.ndarray] = {}
@@ -122,34 +121,26 @@ class Player:
 
     def reseed(self, seed: int) -> None:
         """Sets the seed of a player that has made no decision yet."""
-        given: Any = seed
-        self.seed = events.check_count("seed", int(given) if isinstance(given, np.integer) else given)
+        self.seed = events.check_count("seed", seed)
         self._bits = np.random.PCG64(self.seed)
         self.drawn = 0
-        self.rounds = 0  # whose rewards were heard
-        self._policy = self.policy  # for as many arms as there are
+        self.rounds = 0  # with observed rewards
+        self._policy = self.policy  # for the current number of arms
         self._state = self.playable.begin(self._draw())
 
     def close(self) -> None:
-        """Closes the journal, if there is one: the player then makes no more decisions."""
+        """Closes the journal, if there is one. After that the player makes no more decisions."""
         if self.journal is not None:
             self.journal.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def __reduce__(self) -> NoReturn:
-        raise InputError(
-            "a player can't be copied, since its draws would come twice: use state and restore"
-        )
+        raise InputError("a player cannot be copied, or it would repeat its draws: use state and restore")
 
     def disown(self) -> None:
-        """In a fork: leaves the test to the parent."""
+        """In a fork: leaves the test to the parent process."""
         self._lock = self._turn = turns.Refusal("player")
 
     @property
@@ -160,22 +151,22 @@ class Player:
 
     @property
     def open(self) -> tuple[str, ...]:
-        """Ids of decisions that wait for their rewards, oldest first."""
+        """Ids of the decisions that wait for their rewards, oldest first."""
         with self._lock:
             return tuple(self._open)
 
     def waits(self, id: Any) -> bool:
-        """Whether a decision of this id waits for its reward."""
+        """Whether the decision with this id waits for its reward."""
         return isinstance(id, str) and id in self._open
 
     def finished(self, id: Any) -> bool:
-        """Whether a decision of this id was made and has its reward."""
+        """Whether the decision with this id has its reward."""
         if self.waits(id) or not events.is_id(id):
             return False
         return id in self._finished or 0 < events.number_of(id) <= self.numbered
 
     def waiting(self, id: Any) -> Event:
-        """The decision of this id, if it waits for its reward."""
+        """The decision with this id, which must be waiting for its reward."""
         if not self.waits(id):
             if self.finished(id):
                 raise InputError(f"the decision {shown(id)} has its reward already")
@@ -183,130 +174,126 @@ class Player:
         return self._open[id]
 
     def probabilities(self) -> np.ndarray:
-        """Probabilities of pulling the arms in the next decision, by their numbers."""
+        """Probability of each arm in the next decision, by number; 0 for retired arms."""
         with self._lock:
             return self._spread(self._current())
 
     def recommend(self) -> int:
-        """The arm to stay with if the test ended now, by what is known of the arms."""
+        """The arm to stay with if the test ended now."""
         with self._lock:
             return self._active[int(self._policy.recommend(self._params, self._state))]
 
     def select(self, id: str | None = None) -> Decision:
-        """Chooses an arm. An `id` that still waits for its reward gives the same decision again."""
+        """Chooses an arm. With an `id` that waits for its reward, returns that decision again."""
         with self._turn:
-            if self.waits(id):
-                return self._again(str(id))
+            if id is not None and self.waits(id):
+                event = self._open[id]
+                if "arms" in event:
+                    raise InputError(f"{shown(id)} is a batch")
+                return Decision(event["arm"], id, event["p"])
             id = self._new_id(id)
             p = self._current()
             place = self._choose(p)
-            decision = Decision(self._active[place], id, float(p[place]))
-            p_arm, drawn = decision.propensity, self.drawn
-            self._apply({"op": "select", "id": id, "arm": int(decision), "p": p_arm, "drawn": drawn})
-            return decision
+            arm, share = self._active[place], float(p[place])
+            self._apply({"op": "select", "id": id, "arm": arm, "p": share, "drawn": self.drawn})
+            return Decision(arm, id, share)
 
     def select_many(self, count: int, id: str | None = None) -> Batch:
-        """Shares out the next `count` pulls among the arms, whose results come together."""
+        """Distributes the next `count` pulls over the arms; their rewards come together."""
         if not self.policy.batches:
-            raise InputError(f"{self.policy.name} needs to see every reward at once, not in batches")
+            raise InputError(f"{self.policy.name} must observe each reward before the next: no batches")
         count = whole("count", count)
         with self._turn:
-            if self.waits(id):
-                return self._same_batch(str(id), count)
+            if id is not None and self.waits(id):
+                event = self._open[id]
+                if sum(event.get("arms", [])) != count:
+                    raise InputError(f"{shown(id)} waits for its reward, and is not a batch of {count}")
+                return Batch(event["arms"], id, event["p"])
             id = self._new_id(id)
-            p = self._shares(count)  # with no arm that must be first, since a batch has room for all
+            p = self._shares(count)  # no arm has to be first: a batch has room for all
             self._draw()
-            draws = np.random.default_rng([self.seed, self.drawn])  # a stream of this batch's own
+            draws = np.random.default_rng([self.seed, self.drawn])  # the batch's own stream
             pulls = self._spread(draws.multinomial(count, p / p.sum())).astype(int).tolist()
-            batch = Batch(pulls, id, self._spread(p).tolist())
-            p_all = list(batch.propensities)
-            self._apply({"op": "select", "id": id, "arms": pulls, "p": p_all, "drawn": self.drawn})
-            return batch
+            shares = self._spread(p).tolist()
+            self._apply({"op": "select", "id": id, "arms": pulls, "p": shares, "drawn": self.drawn})
+            return Batch(pulls, id, shares)
 
     def update(self, decision: "Decision | str | int", reward: float) -> None:
-        """Hears the reward of a decision, given as it was returned or by its id.
+        """Observes the reward of a decision, given as it was returned or by its id.
 
-        A plain arm's number stands for the oldest decision for it that waits for its reward.
+        The number of an arm stands for the oldest decision for it that waits for a reward.
         """
         with self._turn:
             id = self._which(decision)
             if "arms" in self.waiting(id):
-                raise InputError(f"{shown(id)} is a batch: it has sums of rewards, not a reward")
-            given: Any = reward
-            events.check_reward(self.policy, float(given) if isinstance(given, np.number) else given)
-            heard = reward = float(given)
+                raise InputError(f"{shown(id)} is a batch: update_many takes its sums of rewards")
+            observed = reward = events.check_reward(self.policy, reward)
             if self.policy.binary and 0 < reward < 1:
-                heard = float(self._draw() < reward)
-            self._apply({"op": "update", "id": id, "reward": reward, "heard": heard, "drawn": self.drawn})
+                observed = float(self._draw() < reward)
+            self._apply(
+                {"op": "update", "id": id, "reward": reward, "heard": observed, "drawn": self.drawn}
+            )
 
     def update_many(self, batch: "Batch | str", sums: "Sequence[int] | np.ndarray") -> None:
-        """Hears of a batch: how many of each arm's pulls had the reward 1, the others having 0."""
+        """Observes the rewards of a batch: how many of each arm's pulls had the reward 1, not 0."""
         with self._turn:
             id = batch.id if isinstance(batch, Batch | Decision) else batch
             event = self.waiting(id)
             if "arms" not in event:
-                raise InputError(f"{shown(id)} is one decision, not a batch: it has a reward, not sums")
-            given: Any = sums.tolist() if isinstance(sums, np.ndarray) else sums
-            if isinstance(given, list | tuple):
-                given = [int(entry) if isinstance(entry, np.integer) else entry for entry in given]
-            events.check_sums(event, given)
-            self._apply({"op": "update", "id": id, "sums": given, "drawn": self.drawn})
+                raise InputError(f"{shown(id)} is one decision, not a batch: update takes its reward")
+            found = events.check_sums(event, sums.tolist() if isinstance(sums, np.ndarray) else sums)
+            self._apply({"op": "update", "id": id, "sums": found, "drawn": self.drawn})
 
     def add_arm(self, arm: int | None = None) -> int:
-        """Adds an arm that nothing is known of, and returns its number.
+        """Adds an arm that nothing is known about, and returns its number.
 
-        Whoever says which number it will be may ask again: an arm that was added before is not added twice.
+        With `arm`, its number, the call can be repeated: no arm is added twice.
         """
         self.need_flexible("added")
         with self._turn:
             if arm is not None and whole("arm", arm, least=self.policy.arms) < self.arms_ever:
                 return int(arm)
-            if arm not in (None, self.arms_ever):
-                raise InputError(f"the next arm has the number {self.arms_ever}, not {shown(arm)}")
-            if self.arms_ever >= MOST_ARMS:
-                raise InputError(f"there can be at most {MOST_ARMS} arms")
             new = self.arms_ever
+            if arm not in (None, new):
+                raise InputError(f"the next arm has the number {new}, not {shown(arm)}")
+            number_of_arms(new + 1)
             self._apply({"op": "add", "arm": new})
             return new
 
     def retire(self, arm: int) -> None:
-        """Stops pulling an arm. A reward that it still waits for may come, and is not used."""
+        """Stops pulling an arm. Its late rewards are accepted and ignored."""
         self.need_flexible("retired")
         with self._turn:
-            if not events.is_count(arm) or arm not in self._active:
-                raise InputError(
-                    f"there is no arm {shown(arm)} to retire: the arms are {listed(self._active)}"
-                )
+            if not _is_whole(arm) or arm not in self._active:
+                arms = ", ".join(map(str, self._active))
+                raise InputError(f"there is no arm {shown(arm)} to retire: the arms are {arms}")
             if len(self._active) == 1:
-                raise InputError(f"arm {arm} is the last one, and can't be retired")
+                raise InputError(f"arm {arm} is the last one, and cannot be retired")
             self._apply({"op": "retire", "arm": int(arm)})
 
     def apply(self, event: Event) -> None:
-        """Brings the player to where it is after a recorded event, which was checked."""
+        """Repeats a recorded event, which must have been checked."""
         with self._turn:
             self._apply(event)
 
     def _apply(self, event: Event) -> None:
         op = event["op"]
         if op == "select":
-            self._decided(event)
+            self._decide(event)
         elif op == "update":
-            self._heard(event)
+            self._observe(event)
         elif op == "add":
             self._state = self._policy.add_arm(self._state)
             self._active.append(event["arm"])
-            self._policy = self.playable.sized(len(self._active))
+            self._fresh += [event["arm"]] if self.policy.opens else []
             self.arms_ever = event["arm"] + 1
-            if self.policy.opens:
-                self._fresh.append(event["arm"])
-            self._p = None
         else:
             place = self._active.index(event["arm"])
             self._state = self._policy.retire_arm(self._state, place)
             del self._active[place]
+            self._fresh = [arm for arm in self._fresh if arm != event["arm"]]
+        if op in ("add", "retire"):
             self._policy = self.playable.sized(len(self._active))
-            if event["arm"] in self._fresh:
-                self._fresh.remove(event["arm"])
             self._p = None
         self._advance(event.get("drawn", self.drawn))
         if self.journal is not None:
@@ -314,7 +301,7 @@ class Player:
         if self.record is not None:
             self.record(event)
 
-    def _decided(self, event: Event) -> None:
+    def _decide(self, event: Event) -> None:
         self._open[event["id"]] = event
         self._decisions += 1
         if events.number_of(event["id"]):
@@ -325,12 +312,10 @@ class Player:
         if self.arms_ever > self._arms:
             self._waiting.update(self._pulls_of_added(event))
         if self._fresh:
-            if "arms" in event:
-                self._fresh = [arm for arm in self._fresh if not event["arms"][arm]]
-            elif event["arm"] in self._fresh:
-                self._fresh.remove(event["arm"])
+            tried = np.flatnonzero(event["arms"]) if "arms" in event else [event["arm"]]
+            self._fresh = [arm for arm in self._fresh if arm not in tried]
 
-    def _heard(self, event: Event) -> None:
+    def _observe(self, event: Event) -> None:
         id = event["id"]
         decision = self._open.pop(id)
         if not events.number_of(id):
@@ -339,9 +324,8 @@ class Player:
             self._waiting.subtract(self._pulls_of_added(decision))
         policy, params, missed = self._policy, self._params, 0
         if "arms" in decision:
-            pulls, sums, p = (
-                self._known(by_arm) for by_arm in (decision["arms"], event["sums"], decision["p"])
-            )
+            by_number = decision["arms"], event["sums"], decision["p"]
+            pulls, sums, p = map(self._known, by_number)
             self._state = policy.update_many_late(params, self._state, pulls, sums, p)
             self.rounds += sum(decision["arms"])
             missed = sum(decision["arms"]) - int(pulls.sum())
@@ -352,12 +336,12 @@ class Player:
                 self._state = policy.update_late(params, self._state, place, event["heard"], decision["p"])
             else:
                 missed = 1
-        if missed:  # of arms that were retired meanwhile
+        if missed:  # rewards of arms that were retired meanwhile
             self._state = policy.missed(self._state, missed)
         self._p = None
 
     def state(self) -> dict[str, Any]:
-        """All that the player knows, as JSON can hold it."""
+        """Everything the player knows, as JSON can hold it."""
         with self._lock:
             return {
                 "format": "gradband-state",
@@ -373,19 +357,19 @@ class Player:
                 "fresh": list(self._fresh),
                 "rounds": self.rounds,
                 "memory": {name: np.asarray(leaf).tolist() for name, leaf in flatten(self._state).items()},
-                "open": [_copy(event) for event in self._open.values()],
+                "open": copy.deepcopy(list(self._open.values())),
                 "finished": sorted(self._finished),
             }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Goes on from what `state` returned, also of another player of the same policy.
+        """Resumes from what `state` returned, in this or another player of the same policy.
 
-        The future is the one that player would have had: the same draws come next, none comes again.
+        The player continues as that one would have: with the same draws, none of them repeated.
         """
         with self._turn:
             if self.record is not None or self.journal is not None:
                 raise InputError(
-                    "a player whose events are recorded can't be restored: the record would lie"
+                    "a player with a record or a journal cannot be restored: it would have a gap"
                 )
             found = events.check_state(self, state)
             self.reseed(found["seed"])
@@ -395,7 +379,7 @@ class Player:
             self._policy = self.playable.sized(len(self._active))
             self.arms_ever, self._decisions = found["arms"], found["decisions"]
             self.numbered = found["numbered"]
-            self._open = {event["id"]: _copy(event) for event in found["open"]}
+            self._open = {event["id"]: event for event in copy.deepcopy(found["open"])}
             self._waiting = Counter()
             for event in self._open.values():
                 self._waiting.update(self._pulls_of_added(event))
@@ -403,7 +387,7 @@ class Player:
             self._p = None
 
     def _current(self) -> np.ndarray:
-        """Probabilities of the active arms, in their order, for one decision."""
+        """Probabilities of the active arms for one decision."""
         if self._fresh:
             p = np.zeros(len(self._active))
             p[self._active.index(self._fresh[0])] = 1.0
@@ -411,32 +395,29 @@ class Player:
         return self._shares(1)
 
     def _shares(self, count: int) -> np.ndarray:
-        """Probabilities for `count` decisions without a reward, within the limits of new arms."""
+        """Probabilities for `count` decisions in a row without rewards, within the limits of new arms."""
         if self.arms_ever == self._arms:
             return self._probabilities()
-        if self._p is None:
-            self._without.clear()
         p = self._probabilities()
         first = bisect_left(self._active, self._arms)  # arms are in the order in which they came
         waiting = np.array([self._waiting[arm] for arm in self._active[first:]])
         limit = np.ones(len(p))
         policy: Any = self._policy
-        heard = policy.counts(self._state).pulls[first:]
-        limit[first:] = newcomers.limits(heard, waiting, count, len(p))
+        observed = policy.counts(self._state).pulls[first:]
+        limit[first:] = newcomers.limits(observed, waiting, count, len(p))
         return newcomers.within(p, limit, self._others)
 
     def _probabilities(self) -> np.ndarray:
-        """What the policy says, computed once for all decisions until the next reward."""
+        """The policy's probabilities, computed once until the next reward."""
         if self._p is None:
             if self.policy.bounded and self.rounds >= self.policy.horizon:
-                raise InputError(
-                    f"{self.policy.name} was made for {self.policy.horizon} rounds, which are over"
-                )
+                raise InputError(f"{self.policy.name} is for {self.policy.horizon} rounds, which are over")
             self._p = self._checked(self._policy, self._state)
+            self._without.clear()
         return self._p
 
     def _others(self, among: np.ndarray) -> np.ndarray:
-        """What the policy would say if only these of the active arms were there, a mask [K]."""
+        """The policy's probabilities if there were only these active arms, given as a mask [K]."""
         key = among.tobytes()
         if key not in self._without:
             policy, state = self._policy, self._state
@@ -447,20 +428,22 @@ class Player:
         return self._without[key]
 
     def _checked(self, policy: Policy, state: Any) -> np.ndarray:
-        """The policy's probabilities, if they are some."""
+        """The policy's probabilities, which must sum to 1."""
         p: np.ndarray = policy.probabilities(self._params, state)
         if not abs(p.sum() - 1) < 1e-6:
-            raise InputError(f"{policy.name} has no probabilities: its numbers are too large")
+            raise InputError(
+                f"the probabilities of {policy.name} do not sum to 1: its numbers are too large"
+            )
         return p
 
     def _pulls_of_added(self, decision: Event) -> dict[int, int]:
-        """How often a decision or a batch pulls those arms that were added."""
+        """How often a decision or a batch pulls each added arm."""
         if "arm" in decision:
             return {decision["arm"]: 1} if decision["arm"] >= self._arms else {}
         return dict(enumerate(decision["arms"][self._arms :], self._arms))
 
     def _spread(self, values: np.ndarray) -> np.ndarray:
-        """Values of the active arms by arms' numbers, 0 for retired ones."""
+        """Values of the active arms, by number, with 0 for retired arms."""
         if len(values) == self.arms_ever:
             return values.copy()
         spread = np.zeros(self.arms_ever)
@@ -468,16 +451,16 @@ class Player:
         return spread
 
     def _known(self, values: Sequence[float]) -> np.ndarray:
-        """Values by arms' numbers as the state has them; arms that came later have none."""
+        """Values by number, for the active arms; 0 for arms that were added later."""
         return np.array([values[arm] if arm < len(values) else 0.0 for arm in self._active])
 
     def _draw(self) -> float:
-        """A uniform on [0, 1), whose bits NumPy promises never to change."""
+        """A uniform on [0, 1). NumPy promises that these bits never change."""
         self.drawn += 1
         return float(self._bits.random_raw() >> 11) * 2.0**-53
 
     def _advance(self, drawn: int) -> None:
-        """Skips draws that were made before."""
+        """Skips draws until this many were made."""
         if drawn > self.drawn:
             self._bits.advance(drawn - self.drawn)
             self.drawn = drawn
@@ -492,46 +475,29 @@ class Player:
             return f"#{self.numbered + 1}"
         if not events.is_id(id) or id.startswith("#"):
             raise InputError(
-                f"an id must be a text of 1 to {events.LONGEST_ID} characters that does not begin "
-                f"with #, not {shown(id)}"
+                f"an id must be a string of 1 to {events.LONGEST_ID} characters that does not start with "
+                f"#, not {shown(id)}"
             )
         if id in self._finished:
-            raise InputError(f"the decision {shown(id)} has its reward, and can't be made again")
+            raise InputError(f"the decision {shown(id)} has its reward, and cannot be made again")
         return id
-
-    def _again(self, id: str) -> Decision:
-        event = self._open[id]
-        if "arms" in event:
-            raise InputError(f"{shown(id)} is a batch")
-        return Decision(event["arm"], id, event["p"])
-
-    def _same_batch(self, id: str, count: int) -> Batch:
-        event = self._open[id]
-        if sum(event.get("arms", [])) != count:
-            raise InputError(f"{shown(id)} waits for its reward, and is not a batch of {count}")
-        return Batch(event["arms"], id, event["p"])
 
     def _which(self, decision: Any) -> str:
         if isinstance(decision, Decision | Batch):
             return decision.id
         if isinstance(decision, str):
             return decision
-        if not isinstance(decision, bool) and isinstance(decision, Integral):
+        if _is_whole(decision):
             for id, event in self._open.items():
                 if event.get("arm") == decision:
                     return id
         raise InputError(f"no decision for arm {shown(decision)} waits for its reward")
 
     def need_flexible(self, done: str) -> None:
-        """Refuses what takes a policy that plays with any number of arms."""
+        """Raises an error unless the policy can play with any number of arms."""
         if not self.policy.flexible:
-            raise InputError(f"{self.policy.name} was made for {self.policy.arms} arms: none can be {done}")
+            raise InputError(f"{self.policy.name} is for {self.policy.arms} arms: none can be {done}")
 
 
-def listed(arms: Sequence[int]) -> str:
-    return ", ".join(str(arm) for arm in arms)
-
-
-def _copy(event: Event) -> Event:
-    """An event that shares nothing with another."""
-    return {key: list(value) if isinstance(value, list) else value for key, value in event.items()}
+def _is_whole(value: Any) -> bool:
+    return not isinstance(value, bool) and isinstance(value, Integral)

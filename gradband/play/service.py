@@ -1,9 +1,9 @@
-"""A player that is asked in lines of JSON, and answers in lines of JSON."""
+"""Plays over lines of JSON: one request and one answer per line."""
 
 import json
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from gradband.core.errors import InputError, shown
 from gradband.core.files import write_all
@@ -15,9 +15,9 @@ Request = dict[str, Any]
 
 
 def serve(player: Player, journal: Journal | None, source: int = 0, target: int = 1) -> None:
-    """Answers every line that comes from `source`, until it ends.
+    """Answers every line from `source` until it ends.
 
-    All requests that have come by now are answered together, after one commit of the journal.
+    All requests that have arrived are answered together, after one commit of the journal.
     """
     buffer, number = b"", 0
     while True:
@@ -49,33 +49,32 @@ def respond(player: Player, journal: Journal | None, line: bytes, number: int) -
         if not isinstance(request, dict):
             raise InputError(f'a request must be an object like {{"op": "select"}}, not {shown(request)}')
         id = request.get("id")
-        answer = answered(player, journal, request)
+        answer = _answer(player, journal, request)
     except InputError as error:
         known = {"id": id} if isinstance(id, str) else {}
         answer = {"error": str(error), **known, "line": number}
     return json.dumps(answer, allow_nan=False) + "\n"
 
 
-def answered(player: Player, journal: Journal | None, request: Request) -> dict[str, Any]:
-    """Does what is asked, and says what came of it."""
-    op = request.get("op")
-    if not isinstance(op, str) or op not in OPS:
-        raise InputError(f"op must be one of {', '.join(OPS)}, not {shown(op)}")
-    function, needed, allowed = OPS[op]
-    known = (*needed, *allowed)
+def _answer(player: Player, journal: Journal | None, request: Request) -> dict[str, Any]:
+    """Does what is asked, and returns the result."""
+    name = request.get("op")
+    if not isinstance(name, str) or name not in OPS:
+        raise InputError(f"op must be one of {', '.join(OPS)}, not {shown(name)}")
+    op = OPS[name]
+    known = (*op.needed, *op.optional)
     for key in request:
         if key not in (*known, "op"):
-            takes = f"it takes {', '.join(known)}" if known else "it takes nothing"
-            raise InputError(f"{op} knows no {shown(key)}: {takes}")
-    for key in needed:
+            raise InputError(f"{name} has no key {shown(key)}: it takes {', '.join(known) or 'none'}")
+    for key in op.needed:
         if key not in request:
-            raise InputError(f"{op} needs {key}")
-    if op == "restore" and journal is not None:
-        raise InputError("a player goes on from its journal, and can't be restored otherwise")
-    return {"op": op, **function(player, request)}
+            raise InputError(f"{name} needs {key}")
+    if name == "restore" and journal is not None:
+        raise InputError("a player with a journal resumes from it: no other state can be restored")
+    return {"op": name, **op.answer(player, request)}
 
 
-def select(player: Player, request: Request) -> dict[str, Any]:
+def _select(player: Player, request: Request) -> dict[str, Any]:
     id = request.get("id")
     if "count" in request:
         batch = player.select_many(request["count"], id)
@@ -84,10 +83,10 @@ def select(player: Player, request: Request) -> dict[str, Any]:
     return {"id": decision.id, "arm": int(decision), "propensity": decision.propensity}
 
 
-def update(player: Player, request: Request) -> dict[str, Any]:
+def _update(player: Player, request: Request) -> dict[str, Any]:
     id = request["id"]
     if not isinstance(id, str):
-        raise InputError(f"an id must be a text, not {shown(id)}")
+        raise InputError(f"an id must be a string, not {shown(id)}")
     if ("reward" in request) == ("sums" in request):
         raise InputError("update needs the reward of a decision, or the sums of a batch")
     if "sums" in request:
@@ -97,40 +96,31 @@ def update(player: Player, request: Request) -> dict[str, Any]:
     return {"id": id}
 
 
-def probabilities(player: Player, request: Request) -> dict[str, Any]:
-    return {"probabilities": player.probabilities().tolist()}
-
-
-def recommend(player: Player, request: Request) -> dict[str, Any]:
-    return {"arm": player.recommend()}
-
-
-def add(player: Player, request: Request) -> dict[str, Any]:
-    return {"arm": player.add_arm(request.get("arm"))}
-
-
-def retire(player: Player, request: Request) -> dict[str, Any]:
+def _retire(player: Player, request: Request) -> dict[str, Any]:
     player.retire(request["arm"])
     return {"arm": request["arm"]}
 
 
-def state(player: Player, request: Request) -> dict[str, Any]:
-    return {"state": player.state()}
-
-
-def restore(player: Player, request: Request) -> dict[str, Any]:
+def _restore(player: Player, request: Request) -> dict[str, Any]:
     player.restore(request["state"])
     return {}
 
 
-OPS: dict[str, tuple[Callable[[Player, Request], dict[str, Any]], tuple[str, ...], tuple[str, ...]]] = {
-    "select": (select, (), ("id", "count")),
-    "update": (update, ("id",), ("reward", "sums")),
-    "probabilities": (probabilities, (), ()),
-    "recommend": (recommend, (), ()),
-    "add": (add, (), ("arm",)),
-    "retire": (retire, ("arm",), ()),
-    "state": (state, (), ()),
-    "restore": (restore, ("state",), ()),
+class Op(NamedTuple):
+    """What can be requested, with the keys that a request must and may have."""
+
+    answer: Callable[[Player, Request], dict[str, Any]]
+    needed: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+
+
+OPS = {
+    "select": Op(_select, optional=("id", "count")),
+    "update": Op(_update, needed=("id",), optional=("reward", "sums")),
+    "probabilities": Op(lambda player, _: {"probabilities": player.probabilities().tolist()}),
+    "recommend": Op(lambda player, _: {"arm": player.recommend()}),
+    "add": Op(lambda player, request: {"arm": player.add_arm(request.get("arm"))}, optional=("arm",)),
+    "retire": Op(_retire, needed=("arm",)),
+    "state": Op(lambda player, _: {"state": player.state()}),
+    "restore": Op(_restore, needed=("state",)),
 }
-"""what can be asked: the function that does it, the keys that it needs, and those that it may have"""

@@ -1,15 +1,13 @@
-"""One thread at a time, and only in the process that began.
+"""Locks that let in one thread at a time, and only in the process that made them.
 
 A fork copies a player with its seed, and a journal with its file: both processes would make the same draws
-and write over each other. The copy in the child refuses whatever would change or read it.
+and write over each other. So the copy in the child process raises an error instead of doing anything.
 """
 
 import os
 import weakref
-from contextlib import AbstractContextManager
 from threading import RLock
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from gradband.core.errors import InputError
 
@@ -17,18 +15,11 @@ if TYPE_CHECKING:
     from gradband.play.journal import Journal
 
 
-class Guarded(Protocol):
-    """What must not be used in a fork of its process."""
+class Turn:
+    """A player's lock that is left only when everything its holder saw and did is on disk.
 
-    def disown(self) -> None:
-        """Called in the child of a fork: gives up what belongs to the parent."""
-
-
-class Turn(AbstractContextManager[None]):
-    """A player's lock, whose holder leaves only when what it saw and did is on disk.
-
-    The lock is free again before that, so that threads which come meanwhile share the next write. Errors
-    wait for the disk too: who is told that a decision has its reward already takes that for a promise.
+    The lock itself is released before that, so that threads that arrive meanwhile share the next write.
+    Errors wait for the disk too: "has its reward already" is a promise that the reward is kept.
     """
 
     def __init__(self, lock: Any, journal: "Journal") -> None:
@@ -42,16 +33,14 @@ class Turn(AbstractContextManager[None]):
             self.lock.release()
             raise
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         appended = self.journal.appended
         self.lock.release()
         self.journal.commit(appended)
 
 
-class Refusal(AbstractContextManager[None]):
-    """Stands where a lock was, in the child of a fork."""
+class Refusal:
+    """Replaces a lock in the child of a fork."""
 
     def __init__(self, what: str) -> None:
         self.what = what
@@ -62,25 +51,23 @@ class Refusal(AbstractContextManager[None]):
             "open one here, with another seed and another journal, or ask the process that has it"
         )
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Nothing was entered."""
 
 
-_guarded: "weakref.WeakSet[Guarded]" = weakref.WeakSet()
+_owners: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-def new_lock(owner: Guarded) -> Any:
-    """A lock of this owner, who is told if it finds itself in a fork."""
-    _guarded.add(owner)
+def new_lock(owner: Any) -> Any:
+    """A lock for this owner, whose `disown` is called in the child of a fork."""
+    _owners.add(owner)
     return RLock()
 
 
-def _disown() -> None:
-    for owner in list(_guarded):
+def _disown_all() -> None:
+    for owner in list(_owners):
         owner.disown()
 
 
 if hasattr(os, "register_at_fork"):  # Windows has no forks
-    os.register_at_fork(after_in_child=_disown)
+    os.register_at_fork(after_in_child=_disown_all)
