@@ -5,6 +5,7 @@ them, and results have the same bits.
 """
 
 import ctypes
+import itertools
 import math
 import threading
 from collections.abc import Callable, Sequence
@@ -155,7 +156,7 @@ class Kernel:
         target, linker = _compiler()
         code = store.stored((program.text, *machine()), lambda: _compiled(program.text, target))
         library = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
-        self.code = library.export_symbol("kernel").link(linker, f"kernel{id(self)}")
+        self.code = library.export_symbol("kernel").link(linker, f"kernel{next(_numbers)}")
         pointers = [ctypes.c_void_p] * 5
         call = ctypes.CFUNCTYPE(ctypes.c_int32, *pointers, ctypes.c_int64, ctypes.c_int32, ctypes.c_int32)
         self.call = call(self.code["kernel"])
@@ -256,6 +257,7 @@ def _compiled(text: str, target: Any) -> bytes:
     return bytes(target.emit_object(module))
 
 
+_numbers = itertools.count()  # linkers want a name for each
 _own = threading.local()
 
 

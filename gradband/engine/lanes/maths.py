@@ -113,7 +113,7 @@ def tanh(x: Array) -> Array:
 
 
 def erf_inv(x: Array) -> Array:
-    w = -jnp.log1p(-(x * x))
+    w = -jnp.log(fma(-x, x, 1))  # 1 − x², rounded once
     factor = select(w < 5, polynomial(w - 2.5, ERF_INV), polynomial(jnp.sqrt(w) - 3, ERF_INV_TAIL))
     return select(abs(x) == 1, x * np.inf, x * factor)
 

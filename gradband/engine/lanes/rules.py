@@ -412,7 +412,8 @@ def _gather(e: Writer, equation: Any, inputs: list[Value]) -> At:
 
 def _random(e: Writer, equation: Any, inputs: list[Value]) -> At:
     shape, keys, bits = equation.params["shape"], inputs[0], equation.params.get("bit_width")
-    if bits not in (None, 32) or not jax.config.read("jax_threefry_partitionable"):
+    newer = getattr(jax.config, "jax_threefry_partitionable", False)
+    if bits not in (None, 32) or not newer:
         raise UnsupportedError(f"random numbers of {bits} bits, or drawn in JAX's older way")
 
     def at(index: Index) -> Entry:
