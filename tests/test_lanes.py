@@ -281,6 +281,7 @@ def test_bits_do_not_depend_on_width_or_machine(monkeypatch, width, cpu):
         monkeypatch.setattr(kernels, "_compiler", lambda: (target, linker))
         monkeypatch.setattr(kernels, "machine", lambda: (cpu, ""))
     monkeypatch.setattr(kernels, "WIDTH", width)
+    monkeypatch.setattr(kernels, "WIDTH_OF_LOOPS", width)
     found = Kernel(function, operands)(operands, 0, 100, 1)
     for one, other in zip(usual, found, strict=True):
         assert one.tobytes() == other.tobytes()

@@ -16,6 +16,7 @@ from typing import Any
 import jax
 import llvmlite.binding as llvm
 import numpy as np
+from jax.extend import core
 from jax.interpreters import partial_eval
 
 from gradband.core.errors import InputError
@@ -39,7 +40,8 @@ from gradband.engine.lanes.control import play_closed
 from gradband.engine.lanes.entries import kind_of
 from gradband.engine.lanes.writer import DTYPES, ENDLESS, MOST_STEPS, STOPPED, Scalar, Writer, i
 
-WIDTH = 16
+WIDTH = 32  # lanes: two vectors of 16, so that one computes while the other waits
+WIDTH_OF_LOOPS = 16  # where lanes wait for each other, the fewer the better
 SHARES = 4  # pieces of work per thread, so that all end at about the same time
 SIGNATURE = (
     "define i32 @kernel(ptr %in, ptr %tables, ptr %out, ptr %scratch, ptr %stop, i64 %stride, "
@@ -86,7 +88,7 @@ def is_key(aval: Any) -> bool:
 class Program:
     """What is written of a function: its assembly, and the memory that it needs."""
 
-    def __init__(self, traced: Any, width: int = WIDTH) -> None:
+    def __init__(self, traced: Any, width: int) -> None:
         jaxpr, _ = partial_eval.dce_jaxpr(
             traced.jaxpr, [True] * len(traced.jaxpr.outvars), instantiate=True
         )
@@ -101,6 +103,17 @@ class Program:
             self.rows += value.size
         self.scratch, self.width = e.scratch, width
         self.text = e.end_vectors(SIGNATURE)
+
+
+def _waits(jaxpr: Any) -> bool:
+    """Whether there are loops that end after different numbers of steps."""
+    inner = (x for q in jaxpr.eqns for x in jax.tree.leaves(list(q.params.values()), is_leaf=_is_traced))
+    found = any(q.primitive.name == "while" for q in jaxpr.eqns)
+    return found or any(_waits(getattr(x, "jaxpr", x)) for x in inner if _is_traced(x))
+
+
+def _is_traced(value: Any) -> bool:
+    return isinstance(value, core.Jaxpr | core.ClosedJaxpr)
 
 
 def _operands(e: Writer, avals: Sequence[Any]) -> list[Value]:
@@ -151,7 +164,7 @@ class Kernel:
         self.avals = [v.aval for v in traced.jaxpr.invars[:-1]]
         leaves, self.structure = jax.tree.flatten(result)
         self.results = [(leaf.shape, kind_of(leaf)) for leaf in leaves]
-        program = Program(traced)
+        program = Program(traced, WIDTH_OF_LOOPS if _waits(traced.jaxpr) else WIDTH)
         self.rows, self.scratch, self.width = program.rows, program.scratch, program.width
         target, linker = _compiler()
         code = store.stored((program.text, *machine()), lambda: _compiled(program.text, target))
