@@ -30,7 +30,7 @@ KEPT = 12  # points of a survey of several parameters that are played on more in
 CALLS = 60  # points that a search for several parameters plays
 REACH = 0.3  # decades from a point to its neighbours
 FURTHEST = 1.5  # how far from the point the vertex of a parabola may be, in units of the reach
-ROUNDS = 4  # of points around the minimum of a quadratic
+ROUNDS = 6  # of points around the minimum of a quadratic
 RISE = 5.0  # standard errors by which regrets should rise to each side of a minimum
 LEAST, MOST = 1000, 20_000  # limits for the instances of a choice, a part of those in training
 SHARE, SHARE_OF_SEVERAL = 20, 2  # several parameters have costlier gradients and flatter valleys
@@ -148,8 +148,13 @@ def refine(judge: Judge, steps: Steps, params: Params) -> Params:
     points = np.zeros((0, len(names)))
     for _ in range(ROUNDS):
         points = np.vstack([points, valley.points()])
-        regrets = np.array([judge.regret(at(point)) for point in points])  # the judge plays new points only
-        valley = valley.fitted(points, regrets, RISE * judge.noise(at(valley.centre)))
+        regrets = np.array([judge.regret(at(point)) for point in points])  # known ones are not played again
+        before, rise = valley.centre, RISE * judge.noise(at(valley.centre))
+        valley = valley.fitted(points, regrets, rise)
+        # A valley goes on for decades: the same way again, for as long as it goes down.
+        way = valley.centre - before
+        while judge.regret(at(valley.centre + way)) < judge.regret(at(valley.centre)):
+            valley = dataclasses.replace(valley, centre=valley.centre + way)
         centres.append(at(valley.centre))
     return min(centres, key=judge.regret)
 
