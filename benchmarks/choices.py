@@ -1,4 +1,4 @@
-"""What a choice of the engine is worth: a gradient with it or without it.
+"""What a choice is worth where XLA computes: a gradient with it or without it.
 
 `python choices.py WITHOUT` prints the best seconds of a SoftElim gradient on two-point, m = 1000. WITHOUT
 is nothing, batching (`jax.vmap` in place of `batch_last`) or hashing (`jax.random.fold_in` in place of
@@ -36,7 +36,7 @@ def by_vmap(function, batch, batched):
     return mapped
 
 
-def by_jax(key, counter):
+def by_jax(key, counter, rounds=prng.FULL):
     """`hash_words` by JAX's own `fold_in`."""
     keys = prng.from_words(*key)
     fold = jax.random.fold_in
@@ -54,7 +54,7 @@ if WITHOUT == "hashing":
 
 problem = jax.device_put(gb.problems.named("two-point"))
 policy = binding.check(gb.policies.SoftElim(), problem)
-how, on = gb.Estimator(), blocks.workers()
+how, on = gb.Estimator(), blocks.workers(engine="xla")
 
 
 def gradient():

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import draw
+import engines
 import evaluating
 import resources
 import scaling
@@ -29,6 +30,8 @@ def rows(quick: bool) -> dict[str, Callable[[], list[Row]]]:
     repeats, peers = (3, False) if quick else (9, True)
     return {
         "training": lambda: training.training_rows(repeats, peers),
+        "engines": lambda: engines.engine_rows(repeats),
+        "first": lambda: engines.first_rows(repeats),
         "lstm": lambda: training.lstm_rows(repeats, peers),
         "evaluation": lambda: evaluating.evaluation_rows(repeats),
         "libraries": lambda: evaluating.library_rows(repeats),

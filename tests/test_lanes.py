@@ -314,8 +314,8 @@ Sorting = dataclasses.dataclass(frozen=True, kw_only=True)(Sorting)
 def test_what_lanes_do_not_know_goes_to_xla_and_is_said(caplog):
     with caplog.at_level(logging.INFO, logger="gradband"):
         gb.evaluate([Sorting(), "greedy"], PROBLEMS["two points"], instances=20)
-    assert "of sorting: left to XLA: the operation sort" in caplog.text
-    assert "of greedy: in lanes" in caplog.text
+    assert "play sorting: left to XLA: the operation sort" in caplog.text
+    assert "play greedy: in lanes" in caplog.text
     with pytest.raises(InputError, match="lanes do not support this program"):
         gb.evaluate(Sorting(), PROBLEMS["two points"], instances=20, engine="lanes")
     with pytest.raises(InputError, match="this needs the engine xla"):
@@ -398,6 +398,16 @@ def test_kernels_are_kept_and_damage_is_noticed(monkeypatch, tmp_path):
     monkeypatch.setenv(store.OFF, "1")
     store.stored(("text", "cpu"), make)
     assert len(made) == 4
+
+
+def test_a_folder_that_others_can_write_to_is_not_used(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    folder = tmp_path / "gradband" / "kernels"
+    store.stored(("text",), lambda: b"code")
+    folder.chmod(0o777)
+    assert store.stored(("text",), lambda: b"made again") == b"made again"
+    folder.chmod(0o700)
+    assert store.stored(("text",), lambda: b"made again") == b"code"
 
 
 def test_the_oldest_kernels_go_first(monkeypatch, tmp_path):

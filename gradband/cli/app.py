@@ -30,10 +30,20 @@ app = typer.Typer(
 
 
 @app.callback(invoke_without_command=True)
-def root(version: Annotated[bool, Option("--version", help="Print the version and exit.")] = False) -> None:
+def root(
+    version: Annotated[bool, Option("--version", help="Print the version and exit.")] = False,
+    verbose: Annotated[
+        bool, Option("--verbose", help="Say which engine computes what, on stderr.")
+    ] = False,
+) -> None:
     if version:
         print(__version__)
         raise typer.Exit()
+    if verbose:
+        import logging
+
+        logging.basicConfig(format="gradband: %(message)s")
+        logging.getLogger("gradband").setLevel(logging.INFO)
 
 
 app.command()(fit)

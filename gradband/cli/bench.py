@@ -11,7 +11,18 @@ from typer import Option
 from gradband.cli import options
 from gradband.core.errors import InputError, unknown
 
-QUICK = ("training", "lstm", "evaluation", "solvers", "gradient", "devices", "checkpoints", "start")
+QUICK = (
+    "training",
+    "engines",
+    "first",
+    "lstm",
+    "evaluation",
+    "solvers",
+    "gradient",
+    "devices",
+    "checkpoints",
+    "start",
+)
 ROWS = (*QUICK, "libraries", "tuning", "growth", "processes", "choices", "memory")
 
 

@@ -74,6 +74,6 @@ def _build(job: Any) -> Any:
     except Exception as error:  # whatever went wrong, XLA computes the same, or says what is wrong
         found = f"{error}" or type(error).__name__
     words = f"left to XLA: {found}" if isinstance(found, str) else "in lanes"
-    what = f"{job.function.__module__}.{job.function.__name__} of {spec.policy.name}"
+    what = f"{job.function.__name__.strip('_')} {spec.policy.name}"
     log.info("%s: %s, after %.2f s", what, words, time.perf_counter() - began)
     return found

@@ -1,7 +1,8 @@
 """Compiled kernels on disk, so that what was compiled once is there at once the next time.
 
-A file is named after all that decides its contents, and begins with a checksum of the rest. What is damaged
-or does not belong there is compiled anew.
+A file is named after all that decides its contents, and begins with a checksum of the rest. What is
+damaged or does not belong there is compiled anew. The code in it is run, so that a folder that anyone else
+can write to is not used.
 """
 
 import contextlib
@@ -24,7 +25,7 @@ def stored(given: Iterable[str], make: Callable[[], bytes]) -> bytes:
     """The code that `make` compiles from what is given, from disk if it is there."""
     name = hashlib.sha256("\0".join((FORMAT, llvmlite.__version__, *given)).encode()).hexdigest()
     folder = None if os.environ.get(OFF) else cache_folder("kernels")
-    if folder is None:
+    if folder is None or not _is_private(folder):
         return make()
     path = folder / name
     with contextlib.suppress(OSError):
@@ -34,11 +35,20 @@ def stored(given: Iterable[str], make: Callable[[], bytes]) -> bytes:
             return found[32:]
     code = make()
     with contextlib.suppress(OSError):
-        folder.mkdir(parents=True, exist_ok=True)
         contents = hashlib.sha256(code).digest() + code
         write_atomically(path, lambda file: file.write_bytes(contents))
         _drop_oldest(folder)
     return code
+
+
+def _is_private(folder: Path) -> bool:
+    """Whether the folder, made if there is none, can be written to by this user alone."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = folder.stat()
+    except OSError:
+        return False
+    return os.name == "nt" or (found.st_uid == os.getuid() and not found.st_mode & 0o022)
 
 
 def _drop_oldest(folder: Path) -> None:
