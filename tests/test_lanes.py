@@ -220,7 +220,13 @@ def compare_regrets(policy, problem, count=300):
     assert_same(tables[0].rewards, tables[1].rewards)
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if name not in ("lstm",)])
+QUICK = ("softelim", "exp3", "kl-softelim", "ts", "ucb1", "gittins", "index", "optimal-thresholds")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in ALL if name not in (*QUICK, "lstm"))],
+)
 @pytest.mark.brief
 def test_every_policy_is_evaluated_alike(name):
     compare_regrets(learned(name, arms=3, horizon=30), TABLES.get(name, PROBLEMS["beta"]))
