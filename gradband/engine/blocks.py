@@ -84,9 +84,12 @@ class BlockJob(NamedTuple):
 
     def workers(self, on: Workers) -> tuple[Any, ...]:
         """The workers that there is memory for, or an error if there is not enough for one."""
+        return self.workers_for(self.kernel(on), on)
+
+    def workers_for(self, kernel: Any, on: Workers) -> tuple[Any, ...]:
+        """The same for the kernel of this job, or for XLA if it has none."""
         if on.memory is None:
             return on.devices
-        kernel = self.kernel(on)
         if kernel is None:
             needs = memory.estimate(self.function, self.settings, (*self.operands, np.int32(0)))
         else:
@@ -105,7 +108,8 @@ def map_blocks(job: BlockJob, on: Workers, report: Callable[[float], None] | Non
     Of several processes each does a part of the blocks, and all have the results. `report` is told how
     many blocks are done. No more blocks are computed at a time than there is memory for.
     """
-    kernel, total, devices = job.kernel(on), job.blocks, job.workers(on)
+    kernel, total = job.kernel(on), job.blocks
+    devices = job.workers_for(kernel, on)
     if kernel is None:
         run, like = _by_xla(job, devices)
     elif processes.count() == 1:

@@ -44,7 +44,7 @@ def kernel_for(job: Any, engine: str | None, platform: str) -> Any:
             raise InputError("lanes compute each instance by itself on a CPU: this needs the engine xla")
         return None
     leaves, tree = jax.tree.flatten(job.operands)
-    shapes = tuple((np.shape(leaf), str(getattr(leaf, "dtype", type(leaf)))) for leaf in leaves)
+    shapes = tuple((np.shape(leaf), getattr(leaf, "dtype", type(leaf))) for leaf in leaves)
     name = job.function, job.settings, tree, shapes
     with _lock:
         if name not in _kernels:

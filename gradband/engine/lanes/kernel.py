@@ -8,6 +8,7 @@ import ctypes
 import itertools
 import math
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cache
@@ -19,6 +20,7 @@ import numpy as np
 from jax.extend import core
 from jax.interpreters import partial_eval
 
+from gradband.core import resources
 from gradband.core.errors import InputError
 from gradband.engine.lanes import store
 from gradband.engine.lanes.arrays import (
@@ -42,6 +44,7 @@ from gradband.engine.lanes.writer import DTYPES, ENDLESS, MOST_STEPS, STOPPED, S
 
 WIDTH = 32  # lanes: two vectors of 16, so that one computes while the other waits
 WIDTH_OF_LOOPS = 16  # where lanes wait for each other, the fewer the better
+SOON = 0.05  # seconds that whoever waits may as well play too
 SHARES = 4  # pieces of work per thread, so that all end at about the same time
 SIGNATURE = (
     "define i32 @kernel(ptr %in, ptr %tables, ptr %out, ptr %scratch, ptr %stop, i64 %stride, "
@@ -161,7 +164,8 @@ class Kernel:
 
     def __init__(self, function: Callable[..., Any], operands: tuple[Any, ...]) -> None:
         traced, result = jax.make_jaxpr(function, return_shape=True)(*operands, np.int32(0))
-        self.avals = [v.aval for v in traced.jaxpr.invars[:-1]]
+        self.stored = [_stored(v.aval) for v in traced.jaxpr.invars[:-1]]
+        self.pace = math.inf  # seconds per vector, once they are known
         leaves, self.structure = jax.tree.flatten(result)
         self.results = [(leaf.shape, kind_of(leaf)) for leaf in leaves]
         program = Program(traced, WIDTH_OF_LOOPS if _waits(traced.jaxpr) else WIDTH)
@@ -202,29 +206,37 @@ class Kernel:
             return self.call(*given, scratch.ctypes.data, stop.ctypes.data, out.shape[1], *edges)
 
         count = max(1, min(threads, end - start))
-        size = max(1, -(-(end - start) // (count * SHARES)))
+        here = self.pace * (end - start) / count < SOON
+        size = -(-(end - start) // (count if here else count * SHARES))
         pieces = [(a, min(a + size, end)) for a in range(start, end, size)]
-        self._play(part, pieces, count, stop, report)
+        began = time.perf_counter()
+        self._play(part, pieces, here, stop, report)
+        self.pace = (time.perf_counter() - began) * count / (end - start)
         return self._taken(out[:, first - start * width : last - start * width])
 
     def _play(
         self,
         part: Callable[[tuple[int, int]], int],
         pieces: list[tuple[int, int]],
-        threads: int,
+        here: bool,
         stop: np.ndarray,
         report: Callable[[float], None] | None,
     ) -> None:
-        """Plays all pieces; an interruption of whoever waits ends them within a round."""
-        waiting: list[Future[int]] = [_threads(threads).submit(part, piece) for piece in pieces]
+        """Plays all pieces, the first one `here` if that ends soon; an interruption of whoever waits ends
+        them within a round."""
+        elsewhere = pieces[1:] if here else pieces
+        waiting: list[Future[int]] = [
+            _threads(resources.cores()).submit(part, piece) for piece in elsewhere
+        ]
         try:
-            for done, future in enumerate(waiting, 1):
-                if future.result() == ENDLESS:
+            results = ([part(pieces[0])] if here else []), (future.result() for future in waiting)
+            for done, result in enumerate(itertools.chain(*results), 1):
+                if result == ENDLESS:
                     raise InputError(
                         f"a loop in a policy, a prior or a reward did not end within {MOST_STEPS} steps"
                     )
                 if report:
-                    report(done / len(waiting))
+                    report(done / len(pieces))
         except BaseException:
             stop[0] = STOPPED
             for future in waiting:
@@ -235,14 +247,12 @@ class Kernel:
     def _given(self, operands: tuple[Any, ...]) -> tuple[np.ndarray, list[np.ndarray]]:
         """The operands' words in one row, and arrays to point to."""
         words, tables = [np.zeros(1, np.uint32)[:0]], []
-        for leaf, aval in zip(jax.tree.leaves(operands), self.avals, strict=True):
-            if is_key(aval):
+        for leaf, (dtype, large) in zip(jax.tree.leaves(operands), self.stored, strict=True):
+            if dtype is None:
                 words.append(_key_words(leaf))
                 continue
-            array = np.ascontiguousarray(np.asarray(leaf, aval.dtype))
-            if array.dtype == bool or not is_large(aval.shape):
-                array = array.astype(np.int32 if array.dtype == bool else DTYPES[kind_of(aval)], copy=False)
-            if is_large(aval.shape):
+            array = np.ascontiguousarray(np.asarray(leaf).astype(dtype, copy=False))
+            if large:
                 tables.append(array)
             else:
                 words.append(array.reshape(-1).view(np.uint32))
@@ -258,6 +268,14 @@ class Kernel:
             found.append(piece.reshape(*shape[:-1], -1))
             row += count
         return jax.tree.unflatten(self.structure, found)
+
+
+def _stored(aval: Any) -> tuple[Any, bool]:
+    """The type that an operand has in memory, None for a key, and whether it is large."""
+    if is_key(aval):
+        return None, False
+    large, kind = is_large(aval.shape), kind_of(aval)
+    return np.int32 if kind == "b" else aval.dtype if large else DTYPES[kind], large
 
 
 def _compiled(text: str, target: Any) -> bytes:
