@@ -590,6 +590,7 @@ by_hand.record = journal.append
 by_hand.select()
 player.select("a")
 read, write = os.pipe()
+hear, say = os.pipe()
 child = os.fork()
 if child == 0:
     os.close(write)
@@ -610,12 +611,14 @@ if child == 0:
             os._exit(1)
     Player(player.playable).select()  # one of its own is fine
     print("refused", flush=True)
+    os.write(say, b".")
     os.read(read, 1)
     os._exit(0)
 os.close(read)
 player.select("b")
 journal.commit()
 player.close()
+os.read(hear, 1)  # a child that has only just begun may still have it open
 with Player(policy, journal=path) as again:  # the child does not keep the file
     assert again.open == ("a", "b")
 os.close(write)

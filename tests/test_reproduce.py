@@ -260,7 +260,8 @@ def test_a_unit_that_fails_is_named_and_the_others_are_done(tmp_path):
 
 
 def test_a_worker_that_dies_is_told(tmp_path, monkeypatch):
-    unit = {"do": "learn", "problem": {"name": "two-point"}, "policy": "softelim", "seed": 0, "final": 100}
+    long = {"name": "bernoulli-10", "horizon": 5000}
+    unit = {"do": "learn", "problem": long, "policy": "kl-softelim", "seed": 0, "final": 100}
 
     def kill(*_):
         for process in multiprocessing.active_children():
