@@ -4,6 +4,7 @@ import contextlib
 import inspect
 import io
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -45,7 +46,6 @@ def run_in():
         with contextlib.ExitStack() as stack:
             patch = stack.enter_context(pytest.MonkeyPatch.context())
             patch.setattr(sys, "argv", ["gradband", *map(str, arguments)])
-            patch.setattr(main, "use_cache", lambda: None)  # JAX runs already
             stack.enter_context(contextlib.chdir(folder))
             stack.enter_context(contextlib.redirect_stdout(out))
             stack.enter_context(contextlib.redirect_stderr(err))
@@ -500,20 +500,19 @@ def test_every_command_has_help(run, command):
 # The cache of compiled code.
 
 
-def test_compiled_code_is_kept_in_the_cache_folder_unless_the_user_says_otherwise(monkeypatch, tmp_path):
-    names = (
-        "JAX_COMPILATION_CACHE_DIR",
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS",
-        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES",
-    )
-    environment = {"XDG_CACHE_HOME": str(tmp_path)}
-    monkeypatch.setattr(main.os, "environ", environment)
-    main.use_cache()
-    assert environment[names[0]] == str(tmp_path / "gradband" / "compiled")
-    assert set(names) <= set(environment)
-    environment[names[0]] = "mine"
-    main.use_cache()
-    assert environment[names[0]] == "mine"
+def test_compiled_code_is_kept_in_the_cache_folder_unless_the_user_says_otherwise(tmp_path):
+    code = "import jax, gradband.core.jax_setup; print(jax.config.jax_compilation_cache_dir)"
+    theirs = "JAX_COMPILATION_CACHE_DIR"
+    usual = {name: value for name, value in os.environ.items() if name != theirs}
+
+    def folder(**variables):
+        given = usual | {"XDG_CACHE_HOME": str(tmp_path)} | variables
+        command = [sys.executable, "-c", code]
+        return subprocess.run(command, env=given, check=True, capture_output=True, text=True).stdout.strip()
+
+    assert folder() == str(tmp_path / "gradband" / "compiled")
+    assert folder(**{theirs: "mine"}) == "mine"
+    assert folder(GRADBAND_NO_CACHE="1") == "None"
 
 
 @pytest.mark.slow

@@ -19,7 +19,6 @@ pytestmark = pytest.mark.brief
 def run(tmp_path, monkeypatch):
     """Runs a command in a folder of its own: exit code, stdout, stderr."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(main, "use_cache", lambda: None)
 
     def run(*arguments):
         out, err = io.StringIO(), io.StringIO()

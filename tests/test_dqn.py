@@ -280,7 +280,6 @@ def test_saved_and_loaded(tmp_path):
 def test_on_the_command_line(tmp_path, monkeypatch, capsys):
     given = "learn --policy dqn:hidden=8 --horizon 20 --iterations 3 --instances 64 --compare-on 500 --json"
     monkeypatch.setattr(sys, "argv", ["gradband", *given.split(), "--out", str(tmp_path)])
-    monkeypatch.setattr(main, "use_cache", lambda: None)
     with pytest.raises(SystemExit, match="0"):
         main.main()
     result = json.loads(capsys.readouterr().out)

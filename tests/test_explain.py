@@ -287,7 +287,6 @@ def run(tmp_path, monkeypatch, softelim):
     """Runs `explain` in a folder with policy.safetensors: exit code, stdout, stderr."""
     softelim.save(tmp_path / "policy.safetensors")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(main, "use_cache", lambda: None)
 
     def run(*arguments):
         out, err = io.StringIO(), io.StringIO()

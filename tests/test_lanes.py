@@ -18,13 +18,14 @@ import scipy.special
 from every_policy import ALL, TABLES, learned
 
 import gradband as gb
-from gradband.core import prng
+from gradband.core import prng, resources
 from gradband.core.errors import InputError
 from gradband.core.statistics import Mean
-from gradband.engine import engines, measure
+from gradband.engine import engines, identity, measure
 from gradband.engine.lanes import kernel as kernels
 from gradband.engine.lanes import maths, store
 from gradband.engine.lanes.kernel import Kernel
+from gradband.gradient import estimator
 
 RNG = np.random.default_rng(0)
 SMALL, LARGE = 5, 40  # entries in registers, and in memory
@@ -32,8 +33,11 @@ SMALL, LARGE = 5, 40  # entries in registers, and in memory
 
 def played(function, *operands, count=40, threads=1):
     """What a kernel gives of a function of operands and an instance's number, for all instances."""
-    kernel = Kernel(lambda *given: jax.tree.map(lambda leaf: leaf[..., None], function(*given)), operands)
-    return kernel(operands, 0, count, threads)
+
+    def leaves(*given):
+        return [leaf[..., None] for leaf in jax.tree.leaves(function(*given))]
+
+    return Kernel(leaves, operands)(operands, 0, count, threads)
 
 
 def expected(function, *operands, count=40):
@@ -401,9 +405,66 @@ def test_kernels_are_kept_and_damage_is_noticed(monkeypatch, tmp_path):
         file.write_bytes(data)
     assert store.stored(("text", "cpu"), make) == b"code" * 100
     assert len(made) == 3
-    monkeypatch.setenv(store.OFF, "1")
+    monkeypatch.setenv(resources.NO_CACHE, "1")
     store.stored(("text", "cpu"), make)
     assert len(made) == 4
+
+
+def test_a_program_of_the_library_is_not_traced_again(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    function, operands = one_instance()
+    first = Kernel(function, operands, "a name")(operands, 0, 100, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(jax, "make_jaxpr", None)
+        again = Kernel(function, operands, "a name")(operands, 0, 100, 1)
+    unnamed = Kernel(function, operands)(operands, 0, 100, 1)
+    for found in (again, unnamed):
+        assert [x.tobytes() for x in found] == [x.tobytes() for x in first]
+
+
+def test_names_of_programs_differ_with_all_that_decides_them():
+    def name(policy="softelim", prior=None, **settings):
+        problem = gb.Problem(prior or gb.priors.Beta(arms=3), **{"horizon": 20} | settings)
+        bound = gb.policies.named(policy) if isinstance(policy, str) else policy
+        bound = bound.bind(problem.arms, problem.horizon)
+        params = {} if policy == "ts" else bound.init(None)
+        job = measure.regret_job(bound, problem, params, prng.root(0), 100)
+        return identity.name_of(job.function, job.settings, job.operands)
+
+    names = [
+        name(),
+        name(horizon=21),
+        name(noise="independent"),
+        name(pulls_per_round=2),
+        name(afterwards=7),
+        name(prior=gb.priors.Beta(arms=4)),
+        name(prior=gb.priors.Gaussian(arms=3)),
+        name("exp3"),
+        name("ucb1"),
+    ]
+    assert len(set(names)) == len(names)
+    assert None not in names
+    assert name() == names[0]
+    assert name(prior=gb.priors.Beta(arms=3, a=2.0, b=3.0)) == names[0]  # numbers are operands
+    estimates = [
+        gradient_job(
+            gb.policies.SoftElim().bind(3, 20), gb.Problem(gb.priors.Beta(arms=3), horizon=20), how
+        )
+        for how in (gb.Estimator("self"), gb.Estimator("none"), gb.Estimator("leave-one-out", rollouts=3))
+    ]
+    assert len({identity.name_of(job.function, job.settings, job.operands) for job in estimates}) == 3
+
+
+def gradient_job(policy, problem, how):
+    return estimator.gradient_job(policy, problem, policy.init(None), prng.root(0), 0, 100, how)
+
+
+def test_programs_with_code_of_ones_own_have_no_name():
+    mine = gb.priors.Sampler(lambda key: jax.random.uniform(key, (3,)), arms=3)
+    for policy, prior in ((gb.policies.SoftElim(), mine), (Sorting(), gb.priors.Beta(arms=3))):
+        bound = policy.bind(3, 20)
+        job = measure.regret_job(bound, gb.Problem(prior, horizon=20), bound.init(None), prng.root(0), 100)
+        assert identity.name_of(job.function, job.settings, job.operands) is None
 
 
 def test_a_folder_that_others_can_write_to_is_not_used(monkeypatch, tmp_path):

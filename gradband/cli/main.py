@@ -5,7 +5,6 @@ import sys
 import warnings
 
 from gradband._version import __version__
-from gradband.core import resources
 from gradband.core.errors import InputError, OthersEndedError, StoppedError
 from gradband.core.extras import extra_of, needs
 
@@ -16,18 +15,6 @@ USAGE = f"""gradband {__version__}, as installed for production:
   gradband play FILE    plays a policy (see gradband play --help)
 
 Every other command needs pip install 'gradband[learn]'."""
-
-
-def use_cache() -> None:
-    """Keeps compiled code in the user's cache folder, so that the second run starts at once.
-
-    It sets environment variables, before JAX is imported; those that the user has set stay.
-    """
-    folder = resources.cache_folder("compiled")
-    if folder is not None:
-        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(folder))
-        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
-        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
 
 
 def main() -> None:
@@ -63,7 +50,6 @@ def run(words: list[str]) -> int:
 
         play(words[1:])
         return 0
-    use_cache()
     try:
         from gradband.cli import app
 

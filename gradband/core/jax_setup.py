@@ -8,6 +8,7 @@ import importlib.util
 import os
 
 from gradband.core.extras import needs
+from gradband.core.resources import private_cache
 
 if importlib.util.find_spec("jax") is None:
     raise needs("learning and evaluating policies", "learn")
@@ -19,3 +20,16 @@ XLA_OPTIONS = "xla_cpu_small_while_loop_byte_threshold=100000000,xla_cpu_use_mul
 _FLAGS = os.environ.get("XLA_FLAGS", "")
 if "xla_backend_extra_options" not in _FLAGS:
     os.environ["XLA_FLAGS"] = f"{_FLAGS} --xla_backend_extra_options={XLA_OPTIONS}".strip()
+
+
+def _keep_compiled() -> None:
+    """Keeps what XLA compiles on disk, so that the next process starts at once, unless the user does so."""
+    import jax  # only now: the flags come first
+
+    if jax.config.values["jax_compilation_cache_dir"] is None and (folder := private_cache("compiled")):
+        jax.config.update("jax_compilation_cache_dir", str(folder))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+        jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+
+
+_keep_compiled()

@@ -5,6 +5,8 @@ from pathlib import Path
 
 from gradband.core.errors import InputError
 
+NO_CACHE = "GRADBAND_NO_CACHE"  # set by those who want no compiled code on disk
+
 
 def cores() -> int:
     """The number of cores that this process may use."""
@@ -75,3 +77,17 @@ def cache_folder(name: str) -> Path | None:
     except RuntimeError:
         return None
     return base / "gradband" / name
+
+
+def private_cache(name: str) -> Path | None:
+    """A cache folder for code that will be run: None where anyone else can write to it, or if unwanted."""
+    folder = None if os.environ.get(NO_CACHE) else cache_folder(name)
+    try:
+        if folder is not None:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            found = folder.stat()
+            if os.name == "nt" or (found.st_uid == os.getuid() and not found.st_mode & 0o022):
+                return folder
+    except OSError:
+        pass
+    return None

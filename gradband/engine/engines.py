@@ -17,6 +17,7 @@ import jax
 import numpy as np
 
 from gradband.core.errors import InputError, unknown
+from gradband.engine import identity
 
 ENGINES = ("lanes", "xla")
 VARIABLE = "GRADBAND_ENGINE"
@@ -70,7 +71,8 @@ def _build(job: Any) -> Any:
             raise ImportError("this processor has no fused multiply-add")
         # A block of one instance: the block's number is the instance's.
         one = functools.partial(job.function.__wrapped__, dataclasses.replace(spec, size=1), *rest)
-        found: Any = Kernel(one, job.operands)
+        name = identity.name_of(job.function, job.settings, job.operands)
+        found: Any = Kernel(one, job.operands, name)
     except Exception as error:  # whatever went wrong, XLA computes the same, or says what is wrong
         found = f"{error}" or type(error).__name__
     words = f"left to XLA: {found}" if isinstance(found, str) else "in lanes"

@@ -108,6 +108,7 @@ def sizes(
     return optax.warmup_cosine_decay_schedule(0 if up else rate, rate, up, iterations, 0.02 * rate)
 
 
+@functools.lru_cache(maxsize=64)  # so that steps are compiled once
 def clipped_adam(
     iterations: int, horizon: int, b2: float = 0.999, **steps: float
 ) -> optax.GradientTransformation:
@@ -116,7 +117,7 @@ def clipped_adam(
     return optax.chain(optax.clip_by_global_norm(1.0), optax.adam(schedule, b2=b2))
 
 
-@functools.lru_cache(maxsize=64)  # so that steps are compiled once
+@functools.lru_cache(maxsize=64)
 def falling_adam(iterations: int, horizon: int, rate: float = 0.1) -> optax.GradientTransformation:
     """Adam with steps that decrease from `rate` along a cosine, for any scale of the rewards.
 
@@ -133,7 +134,8 @@ def fading_entropy(iteration: int, iterations: int, horizon: int) -> float:
 
 def fading(optimizer: Callable[..., optax.GradientTransformation]) -> Optimizer:
     """An optimiser whose steps start at .001 and shrink by .999 each time (Appendix F)."""
-    return lambda iterations, horizon: optimizer(optax.exponential_decay(1e-3, 1, 0.999))
+    made = optimizer(optax.exponential_decay(1e-3, 1, 0.999))
+    return lambda iterations, horizon: made
 
 
 def rising(horizon: int) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ them, and results have the same bits.
 
 import ctypes
 import itertools
+import json
 import math
 import threading
 import time
@@ -160,20 +161,24 @@ def _give(e: Writer, value: Value, first: int) -> None:
 
 
 class Kernel:
-    """`function(*operands, number)`, whose results end in an axis of one instance, for many numbers."""
+    """`function(*operands, number)` for many numbers.
 
-    def __init__(self, function: Callable[..., Any], operands: tuple[Any, ...]) -> None:
-        traced, result = jax.make_jaxpr(function, return_shape=True)(*operands, np.int32(0))
-        self.stored = [_stored(v.aval) for v in traced.jaxpr.invars[:-1]]
+    It returns a tuple of None and of arrays that end in an axis of one instance.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], operands: tuple[Any, ...], name: str | None = None
+    ) -> None:
+        """Traces and compiles, unless a kernel of this `name`, which must decide it, is on disk."""
+        if name:
+            plan, code = _unpacked(store.stored((name, *machine()), lambda: _packed(function, operands)))
+        else:
+            plan, text = _written(function, operands)
+            code = store.stored((text, *machine()), lambda: _compiled(text))
+        self.plan, self.rows, self.width = plan, plan["rows"], plan["width"]
         self.pace = math.inf  # seconds per vector, once they are known
-        leaves, self.structure = jax.tree.flatten(result)
-        self.results = [(leaf.shape, kind_of(leaf)) for leaf in leaves]
-        program = Program(traced, WIDTH_OF_LOOPS if _waits(traced.jaxpr) else WIDTH)
-        self.rows, self.scratch, self.width = program.rows, program.scratch, program.width
-        target, linker = _compiler()
-        code = store.stored((program.text, *machine()), lambda: _compiled(program.text, target))
         library = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
-        self.code = library.export_symbol("kernel").link(linker, f"kernel{next(_numbers)}")
+        self.code = library.export_symbol("kernel").link(_compiler()[1], f"kernel{next(_numbers)}")
         pointers = [ctypes.c_void_p] * 5
         call = ctypes.CFUNCTYPE(ctypes.c_int32, *pointers, ctypes.c_int64, ctypes.c_int32, ctypes.c_int32)
         self.call = call(self.code["kernel"])
@@ -181,7 +186,7 @@ class Kernel:
     @property
     def scratch_bytes(self) -> int:
         """Memory of each thread's own."""
-        return 4 * self.scratch * self.width
+        return 4 * self.plan["scratch"] * self.width
 
     def __call__(
         self,
@@ -202,7 +207,7 @@ class Kernel:
         given = words.ctypes.data, pointers.ctypes.data, shift
 
         def part(edges: tuple[int, int]) -> int:
-            scratch = _scratch(max(1, self.scratch) * width)
+            scratch = _scratch(max(1, self.plan["scratch"]) * width)
             return self.call(*given, scratch.ctypes.data, stop.ctypes.data, out.shape[1], *edges)
 
         count = max(1, min(threads, end - start))
@@ -247,7 +252,7 @@ class Kernel:
     def _given(self, operands: tuple[Any, ...]) -> tuple[np.ndarray, list[np.ndarray]]:
         """The operands' words in one row, and arrays to point to."""
         words, tables = [np.zeros(1, np.uint32)[:0]], []
-        for leaf, (dtype, large) in zip(jax.tree.leaves(operands), self.stored, strict=True):
+        for leaf, (dtype, large) in zip(jax.tree.leaves(operands), self.plan["operands"], strict=True):
             if dtype is None:
                 words.append(_key_words(leaf))
                 continue
@@ -260,26 +265,60 @@ class Kernel:
 
     def _taken(self, out: np.ndarray) -> Any:
         """The rows of words as results."""
-        found, row = [], 0
-        for shape, kind in self.results:
+        found, row = list[Any](), 0
+        for result in self.plan["results"]:
+            if result is None:
+                found.append(None)
+                continue
+            shape, kind = result
             count = math.prod(shape)
             piece = np.ascontiguousarray(out[row : row + count])
             piece = piece.view(np.int32).astype(bool) if kind == "b" else piece.view(DTYPES[kind])
             found.append(piece.reshape(*shape[:-1], -1))
             row += count
-        return jax.tree.unflatten(self.structure, found)
+        return tuple(found)
 
 
-def _stored(aval: Any) -> tuple[Any, bool]:
+Plan = dict[str, Any]
+"""how to call a kernel, as JSON can hold it: the types of its operands and results, and its memory"""
+
+
+def _written(function: Callable[..., Any], operands: tuple[Any, ...]) -> tuple[Plan, str]:
+    """How to call a kernel, and its assembly."""
+    traced, results = jax.make_jaxpr(function, return_shape=True)(*operands, np.int32(0))
+    program = Program(traced, WIDTH_OF_LOOPS if _waits(traced.jaxpr) else WIDTH)
+    plan = {
+        "rows": program.rows,
+        "scratch": program.scratch,
+        "width": program.width,
+        "operands": [_stored(v.aval) for v in traced.jaxpr.invars[:-1]],
+        "results": [None if x is None else (x.shape, kind_of(x)) for x in results],
+    }
+    return plan, program.text
+
+
+def _stored(aval: Any) -> tuple[str | None, bool]:
     """The type that an operand has in memory, None for a key, and whether it is large."""
     if is_key(aval):
         return None, False
     large, kind = is_large(aval.shape), kind_of(aval)
-    return np.int32 if kind == "b" else aval.dtype if large else DTYPES[kind], large
+    return np.dtype(np.int32 if kind == "b" else aval.dtype if large else DTYPES[kind]).name, large
 
 
-def _compiled(text: str, target: Any) -> bytes:
+def _packed(function: Callable[..., Any], operands: tuple[Any, ...]) -> bytes:
+    """A plan in the first line, and object code."""
+    plan, text = _written(function, operands)
+    return json.dumps(plan).encode() + b"\n" + _compiled(text)
+
+
+def _unpacked(packed: bytes) -> tuple[Plan, bytes]:
+    plan, _, code = packed.partition(b"\n")
+    return json.loads(plan), code
+
+
+def _compiled(text: str) -> bytes:
     """Assembly as object code. One pass drops what is not needed; more of them made code slower."""
+    target, _ = _compiler()
     module = llvm.parse_assembly(text)
     module.triple, module.data_layout = target.triple, str(target.target_data)
     passes = llvm.create_new_module_pass_manager()

@@ -14,18 +14,17 @@ from pathlib import Path
 import llvmlite
 
 from gradband.core.files import write_atomically
-from gradband.core.resources import cache_folder
+from gradband.core.resources import private_cache
 
 FORMAT = "lanes 1"
 MOST_BYTES = 200_000_000  # of all files: the ones used longest ago go first
-OFF = "GRADBAND_NO_CACHE"
 
 
 def stored(given: Iterable[str], make: Callable[[], bytes]) -> bytes:
     """The code that `make` compiles from what is given, from disk if it is there."""
     name = hashlib.sha256("\0".join((FORMAT, llvmlite.__version__, *given)).encode()).hexdigest()
-    folder = None if os.environ.get(OFF) else cache_folder("kernels")
-    if folder is None or not _is_private(folder):
+    folder = private_cache("kernels")
+    if folder is None:
         return make()
     path = folder / name
     with contextlib.suppress(OSError):
@@ -39,16 +38,6 @@ def stored(given: Iterable[str], make: Callable[[], bytes]) -> bytes:
         write_atomically(path, lambda file: file.write_bytes(contents))
         _drop_oldest(folder)
     return code
-
-
-def _is_private(folder: Path) -> bool:
-    """Whether the folder, made if there is none, can be written to by this user alone."""
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = folder.stat()
-    except OSError:
-        return False
-    return os.name == "nt" or (found.st_uid == os.getuid() and not found.st_mode & 0o022)
 
 
 def _drop_oldest(folder: Path) -> None:
