@@ -67,9 +67,47 @@ def _uniform(words: Words, stream: int, lane: int) -> np.float32:
     b = words[stream, 1, lane] ^ a
     words[stream, 0, lane] = ((a << u32(26)) | (a >> u32(6))) ^ b ^ (b << u32(9))
     words[stream, 1, lane] = (b << u32(13)) | (b >> u32(19))
+    return _unit(u32(a * u32(0x9E3779BB)))
+
+
+@njit(**INLINE)
+def _unit(word: np.uint32) -> np.float32:
     # The midpoint of one of 2^23 cells, exact in float32.  Never 0: that would pull an arm of
     # vanishing probability, whose enormous score would throw the ascent off.  Never 1 either.
-    return f32(i32(u32(a * u32(0x9E3779BB)) >> u32(9))) * UNIFORM_STEP + UNIFORM_HALF_STEP
+    return f32(i32(word >> u32(9))) * UNIFORM_STEP + UNIFORM_HALF_STEP
+
+
+@njit(**INLINE)
+def _turn(a: np.uint32, b: np.uint32, by: int) -> tuple[np.uint32, np.uint32]:
+    a += b
+    return a, ((b << u32(by)) | (b >> u32(32 - by))) ^ a
+
+
+@njit(**INLINE)
+def _threefry(k0: np.uint32, k1: np.uint32, t: np.uint32) -> tuple[np.uint32, np.uint32]:
+    """gradband's generator: 13 rounds of threefry-2x32, of the counter (0, t)."""
+    k2 = k0 ^ k1 ^ u32(0x1BD11BDA)
+    a, b = k0, t + k1
+    a, b = _turn(*_turn(*_turn(*_turn(a, b, 13), 15), 26), 6)
+    a, b = a + k1, b + k2 + u32(1)
+    a, b = _turn(*_turn(*_turn(*_turn(a, b, 17), 29), 16), 24)
+    a, b = a + k2, b + k0 + u32(2)
+    a, b = _turn(*_turn(*_turn(*_turn(a, b, 13), 15), 26), 6)
+    a, b = a + k0, b + k1 + u32(3)
+    return _turn(a, b, 17)
+
+
+@njit(**INLINE)
+def _hashed(words: Words, lane: int, t: np.uint32) -> tuple[np.float32, np.float32, np.float32]:
+    """A round's draws from gradband's generator: a hash has two words, so three draws take two."""
+    a, b = _threefry(words[0, 0, lane], words[0, 1, lane], t)
+    return _unit(a), _unit(b), _unit(_threefry(words[1, 0, lane], words[1, 1, lane], t)[0])
+
+
+@njit(**INLINE)
+def _advanced(words: Words, lane: int, t: np.uint32) -> tuple[np.float32, np.float32, np.float32]:
+    """A round's draws from the kernel's own generator."""
+    return _uniform(words, REWARD, lane), _uniform(words, FIRST, lane), _uniform(words, SECOND, lane)
 
 
 @njit(**INLINE)
@@ -90,8 +128,9 @@ def _exp2(x: np.float32) -> np.float32:
 
 
 @cache
-def _compile(arms: int) -> Callable[..., tuple[float, NDArray[np.float64]]]:
-    """Build the training kernel for this number of arms."""
+def _compile(arms: int, hashed: bool) -> Callable[..., tuple[float, NDArray[np.float64]]]:
+    """Build the training kernel for this number of arms, with its own generator or gradband's."""
+    draw = _hashed if hashed else _advanced
 
     @njit(**INLINE)
     def pull(
@@ -174,11 +213,9 @@ def _compile(arms: int) -> Callable[..., tuple[float, NDArray[np.float64]]]:
             lead[lane] = ZERO
             gradient[lane] = ZERO
 
-        for _ in range(arms, horizon):
+        for t in range(arms, horizon):
             for lane in range(LANES):
-                u = _uniform(words, REWARD, lane)
-                u0 = _uniform(words, FIRST, lane)
-                u1 = _uniform(words, SECOND, lane)
+                u, u0, u1 = draw(words, lane, u32(t))
                 y0, z0 = pull(mu, mean, pulls, spread, bound, 0, lane, u0, u, scale)
                 y1, z1 = pull(mu, mean, pulls, spread, bound, 1, lane, u1, u, scale)
                 # (y0 - y1) z0 + (y1 - y0) z1 = (y0 - y1) (z0 - z1)
@@ -238,12 +275,14 @@ def train(
     horizon: int = 200,
     means: Sequence[Sequence[float]] = ((0.6, 0.4), (0.4, 0.6)),
     c: float = 5.0,
+    hashed: bool = False,
 ) -> tuple[float, NDArray[np.float64]]:
     """Train theta by GradBand with the 'self' baseline on instances drawn evenly from ``means``.
 
     Returns the final theta and the mean regret of the instances of each iteration, both runs
-    averaged.  The first call for a number of arms compiles.
+    averaged.  With ``hashed`` its random numbers come from gradband's generator.  The first call
+    for a number of arms compiles.
     """
     table = np.array(means, dtype=f32)
     alpha = 1 / (c * sqrt(iterations))
-    return _compile(table.shape[1])(seed, iterations, instances, horizon, table, alpha)
+    return _compile(table.shape[1], hashed)(seed, iterations, instances, horizon, table, alpha)

@@ -6,6 +6,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from timing import HERE, compared, in_turns, reported, seconds, torch_python
@@ -26,9 +27,23 @@ def training_rows(repeats: int, torch: bool) -> list[dict]:
     except ImportError:
         print("numba is not installed: its rows are left out (make bench installs it)", file=sys.stderr)
     else:
-        for what, peer in (("Numba kernel", numba_plain), ("Numba kernel for vector units", numba_vector)):
-            row = in_turns(ours, lambda peer=peer: peer.train(0), repeats)
+        vector = "Numba kernel for vector units"
+        for what, peer in (
+            ("Numba kernel", numba_plain.train),
+            (vector, numba_vector.train),
+            (f"{vector}, with gradband's generator", partial(numba_vector.train, hashed=True)),
+        ):
+            row = in_turns(ours, partial(peer, 0), repeats)
             rows.append({"what": f"SoftElim training, two-point, against a {what}", **row})
+        means = [[0.6 if i == best else 0.4 for i in range(10)] for best in (0, 5)]
+        ten = gb.Problem(gb.priors.Finite(means), horizon=1000)
+        size = {"iterations": 10, "instances": 1000}
+        row = in_turns(
+            lambda: gb.learn("softelim", ten, recipe="algorithm-1", **size),
+            lambda: numba_vector.train(0, horizon=1000, means=means, **size),
+            repeats,
+        )
+        rows.append({"what": f"SoftElim training, K=10, n=1000, against a {vector}", **row})
     if torch and (python := torch_python()):
         for style in ("listing", "tuned"):
             script = [python, str(HERE / "torch_softelim.py"), "--iterations", "20", "--style", style]
