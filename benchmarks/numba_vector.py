@@ -79,21 +79,21 @@ def _unit(word: np.uint32) -> np.float32:
 
 @njit(**INLINE)
 def _turn(a: np.uint32, b: np.uint32, by: int) -> tuple[np.uint32, np.uint32]:
-    a += b
-    return a, ((b << u32(by)) | (b >> u32(32 - by))) ^ a
+    a = u32(a + b)  # Numba adds words to 64 bits
+    return a, u32(u32(b << u32(by)) | u32(b >> u32(32 - by))) ^ a
 
 
 @njit(**INLINE)
 def _threefry(k0: np.uint32, k1: np.uint32, t: np.uint32) -> tuple[np.uint32, np.uint32]:
     """gradband's generator: 13 rounds of threefry-2x32, of the counter (0, t)."""
     k2 = k0 ^ k1 ^ u32(0x1BD11BDA)
-    a, b = k0, t + k1
+    a, b = k0, u32(t + k1)
     a, b = _turn(*_turn(*_turn(*_turn(a, b, 13), 15), 26), 6)
-    a, b = a + k1, b + k2 + u32(1)
+    a, b = u32(a + k1), u32(b + k2 + u32(1))
     a, b = _turn(*_turn(*_turn(*_turn(a, b, 17), 29), 16), 24)
-    a, b = a + k2, b + k0 + u32(2)
+    a, b = u32(a + k2), u32(b + k0 + u32(2))
     a, b = _turn(*_turn(*_turn(*_turn(a, b, 13), 15), 26), 6)
-    a, b = a + k0, b + k1 + u32(3)
+    a, b = u32(a + k0), u32(b + k1 + u32(3))
     return _turn(a, b, 17)
 
 
