@@ -1,6 +1,7 @@
 """Steps of gradient ascent: an optimiser, a scale, and projection onto bounds."""
 
 import dataclasses
+import math
 from functools import partial
 from typing import Any
 
@@ -70,26 +71,48 @@ class Steps:
         lower, upper = self.policy.bounds()
         return map_by_path(lambda name, leaf: jnp.clip(leaf, lower[name], upper[name]), params)
 
-    @partial(jax.jit, static_argnums=0)
-    def on_scale(self, params: Params, flat: jax.Array) -> Params:
-        """A gradient [P] with respect to the parameters, converted to the scale of the steps."""
-        as_tree = ravel_pytree(params)[1](flat)
-        return jax.vjp(self.from_scale, self.to_scale(params))[1](as_tree)[0]
+    def slopes(self, params: Params) -> Params:
+        """dθ / ds for each parameter θ, where s is its value on the scale of the steps."""
+        log_ten = np.float32(math.log(10))
+        return map_by_path(lambda name, x: x * log_ten if self._log(name) else x * 0 + 1, params)
 
     def norm(self, params: Params, flat: np.ndarray) -> float:
-        return float(np.linalg.norm(flattened(self.on_scale(params, flat.astype(np.float32)))))
+        """The norm of a gradient [P], converted to the scale of the steps."""
+        return float(np.linalg.norm(flattened(self.slopes(params)) * flat))
+
+    def first_state(self, params: Params) -> Any:
+        return () if self.optimizer is PLAIN else self._first_state(params)
+
+    def take(self, params: Params, state: Any, ascent: np.ndarray, alpha: np.float32) -> tuple[Params, Any]:
+        """One step along the gradient [P] times α, projected onto the policy's bounds."""
+        if self.optimizer is PLAIN:
+            return self._plain_step(params, alpha * ascent), state
+        return self._step(params, state, ascent, alpha)
+
+    def _plain_step(self, params: Params, step: np.ndarray) -> Params:
+        """With NumPy: for few parameters, calling compiled code would take longer than computing."""
+        lower, upper = self.policy.bounds()
+        begin = 0
+
+        def move(name: str, leaf: Any) -> np.ndarray:
+            nonlocal begin
+            value, slope = np.asarray(leaf), self.slopes({name: np.asarray(leaf)})[name]
+            own = step[begin : begin + value.size].reshape(value.shape)
+            begin += value.size
+            moved = value * 10 ** (slope * own) if self._log(name) else value + own
+            return np.clip(moved, lower[name], upper[name]).astype(np.float32)
+
+        return map_by_path(move, params)
 
     @partial(jax.jit, static_argnums=0)
-    def first_state(self, params: Params) -> Any:
+    def _first_state(self, params: Params) -> Any:
         return self.optimizer.init(self.to_scale(params))
 
     @partial(jax.jit, static_argnums=0)
-    def take(self, params: Params, state: Any, ascent: jax.Array, alpha: jax.Array) -> tuple[Params, Any]:
-        """One step along the gradient [P] times α, projected onto the policy's bounds."""
-        scaled = self.to_scale(params)
-        descent = jax.tree.map(lambda g: -alpha * g, self.on_scale(params, ascent))
+    def _step(self, params: Params, state: Any, ascent: jax.Array, alpha: jax.Array) -> tuple[Params, Any]:
+        scaled, (slopes, unravel) = self.to_scale(params), ravel_pytree(self.slopes(params))
         changes: Any
-        changes, state = self.optimizer.update(descent, state, scaled)
+        changes, state = self.optimizer.update(unravel(-alpha * ascent * slopes), state, scaled)
         moved = self.from_scale(jax.tree.map(jnp.add, scaled, changes))
         return self.within(moved), state
 
