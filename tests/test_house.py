@@ -21,6 +21,7 @@ ROOMS = (
     "exact",
     "evaluation",
     "play",
+    "serve",
     "paper",
     "cli",
 )

@@ -14,6 +14,7 @@ EXTRAS = {"fit": "data", "export": "onnx"}
 USAGE = f"""gradband {__version__}, as installed for production:
 
   gradband play FILE    plays a policy (see gradband play --help)
+  gradband serve        serves many tests; it needs pip install 'gradband[serve]'
 
 Every other command needs pip install 'gradband[learn]'."""
 
@@ -62,6 +63,11 @@ def run(words: list[str]) -> int:
         from gradband.cli.play import play
 
         play(words[1:])
+        return 0
+    if command == "serve":
+        from gradband.cli.serve import serve
+
+        serve(words[1:])
         return 0
     use_cache()
     try:

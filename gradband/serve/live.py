@@ -1,0 +1,133 @@
+"""A test in the memory of a worker: its row in the database, and the player that its events lead to."""
+
+import json
+import time
+from typing import Any
+
+import orjson
+
+from gradband.core.errors import InputError
+from gradband.play.playable import Playable
+from gradband.play.player import Player
+from gradband.policies import policy_file
+from gradband.serve.store import Store
+
+COLUMNS = "id, key, spec, status, policy, labels, version, decisions, rewards, waiting"
+SNAPSHOT_AFTER = 20_000  # events, or as many as the last snapshot had entries, times ten
+
+
+class LiveTest:
+    """A test at some version.
+
+    `events` wait to be written; None stands for a change that is recorded elsewhere, and has a number too.
+    """
+
+    def __init__(self, row: Any, player: Player) -> None:
+        self.id, self.key, self.spec = row[0], row[1], json.loads(row[2])
+        self.player = player
+        self.version = 0
+        self.snapshot = 0  # version of the last one
+        self.snapshot_size = 0
+        self.events: list[dict[str, Any] | None] = []
+        self.read_row(row)
+
+    def read_row(self, row: Any) -> None:
+        """Takes over what others may have changed."""
+        self.status, self.policy, self.arms = row[3], row[4], json.loads(row[5])
+        self.decisions, self.rewards, self.waiting = row[7], row[8], row[9]
+
+    @property
+    def due(self) -> float | None:
+        """When the next decision without a reward gets the default, in seconds since 1970."""
+        return None
+
+    @property
+    def wants_snapshot(self) -> bool:
+        return self.version - self.snapshot >= max(SNAPSHOT_AFTER, 10 * self.snapshot_size)
+
+    def catch_up(self, store: Store, version: int) -> None:
+        """Applies the events that other workers wrote."""
+        rows = store.execute(
+            "SELECT body FROM events WHERE test = ? AND seq > ? ORDER BY seq", (self.id, self.version)
+        )
+        self.player.record = None
+        for (body,) in rows:
+            self.player.apply(orjson.loads(body))
+        self.version = version
+        self.player.record = self.events.append
+
+    def write(self, store: Store) -> None:
+        """Writes the events since the last time, and the row."""
+        rows = [
+            (self.id, self.version + place, orjson.dumps(event).decode())
+            for place, event in enumerate(self.events, 1)
+            if event is not None
+        ]
+        if rows:
+            store.insert_events(rows)
+        self.version += len(self.events)
+        self.events.clear()
+        store.execute(
+            "UPDATE tests SET status = ?, policy = ?, labels = ?, version = ?, decisions = ?, rewards = ?, "
+            "waiting = ?, due = ?, changed = ? WHERE id = ?",
+            (
+                self.status,
+                self.policy,
+                json.dumps(self.arms),
+                self.version,
+                self.decisions,
+                self.rewards,
+                len(self.player.open),
+                self.due,
+                time.time(),
+                self.id,
+            ),
+        )
+        if self.wants_snapshot:
+            self.write_snapshot(store)
+
+    def write_snapshot(self, store: Store) -> None:
+        """Stores the player's state, from which a restart needs only the later events."""
+        state = self.player.state()
+        self.snapshot_size = len(state["open"]) + len(state["finished"])
+        self.snapshot = self.version
+        store.execute(
+            "INSERT INTO snapshots (test, seq, state) VALUES (?, ?, ?) "
+            "ON CONFLICT (test) DO UPDATE SET seq = excluded.seq, state = excluded.state",
+            (self.id, self.version, orjson.dumps(state).decode()),
+        )
+
+
+class Library:
+    """The policies that this worker has read, by fingerprint."""
+
+    def __init__(self) -> None:
+        self._read: dict[str, Playable] = {}
+
+    def find(self, store: Store, fingerprint: str) -> Playable:
+        """A stored policy, ready to be played."""
+        if fingerprint not in self._read:
+            row = store.one("SELECT file FROM policies WHERE fingerprint = ?", (fingerprint,))
+            if row is None:
+                raise InputError(f"there is no policy {fingerprint}: upload its file first")
+            self._read[fingerprint] = parse_policy(bytes(row[0]))
+        return self._read[fingerprint]
+
+
+def parse_policy(data: bytes) -> Playable:
+    """The policy in the bytes of a file. No code is ever taken from it."""
+    policy, params, *_ = policy_file.parse(data, "the policy file")
+    return Playable(policy, params)
+
+
+def load_test(store: Store, library: Library, row: Any) -> LiveTest:
+    """A test as its last snapshot and the events since then leave it."""
+    spec = json.loads(row[2])
+    player = Player(library.find(store, spec["policy"]), spec["seed"])
+    test = LiveTest(row, player)
+    found = store.one("SELECT seq, state FROM snapshots WHERE test = ?", (test.id,))
+    if found is not None:
+        player.restore(orjson.loads(found[1]))
+        test.version = test.snapshot = found[0]
+    test.catch_up(store, row[6])
+    return test

@@ -1,0 +1,103 @@
+"""Runs the service: one process for SQLite, any number of them for PostgreSQL."""
+
+import contextlib
+import os
+import socket
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from functools import partial
+from types import FrameType
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+from uvicorn.supervisors import Multiprocess
+
+from gradband.core.errors import InputError
+from gradband.serve.api import create_api
+from gradband.serve.board_files import add_board
+from gradband.serve.gate import Gate
+from gradband.serve.logs import set_up_logs
+from gradband.serve.options import Options
+from gradband.serve.service import Service, prepare
+
+SWITCH = 0.001  # seconds until another thread gets its turn
+
+
+def create_app(options: Options) -> Gate:
+    """The ASGI application of one worker."""
+    service = Service(options)
+    api = create_api(service)
+    add_board(api)
+
+    @contextlib.asynccontextmanager
+    async def life(_: FastAPI) -> AsyncIterator[None]:
+        await service.start()
+        yield
+        await service.stop()
+
+    api.router.lifespan_context = life
+    return Gate(service, api)
+
+
+def start_app(options: Options) -> Gate:
+    """The application in a process of its own."""
+    set_up_logs()
+    sys.setswitchinterval(SWITCH)
+    return create_app(options)
+
+
+class Server(uvicorn.Server):
+    """Tells the application at once when it is to stop, so that streams end."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        app: Any = self.config.loaded_app
+        while not isinstance(app, Gate) and hasattr(app, "app"):
+            app = app.app
+        if isinstance(app, Gate):
+            app.service.stopping.set()
+        super().handle_exit(sig, frame)
+
+
+def run(options: Options) -> None:
+    """Serves until it is interrupted."""
+    prepare(options.db)
+    set_up_logs()
+    config = uvicorn.Config(
+        partial(start_app, options),
+        factory=True,
+        loop="uvloop" if sys.platform != "win32" else "asyncio",
+        http="httptools",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        workers=options.workers,
+        timeout_graceful_shutdown=options.grace,
+        timeout_keep_alive=75,
+    )
+    bound = bind(options)
+    if options.workers == 1:
+        Server(config).run(sockets=[bound])
+        return
+    with tempfile.TemporaryDirectory(prefix="gradband-metrics-") as folder:
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
+        Multiprocess(config, target=Server(config).run, sockets=[bound]).run()
+
+
+def bind(options: Options) -> socket.socket:
+    """The socket that all workers share."""
+    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+    bound = socket.socket(family)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((options.host, options.port))
+    except (OSError, OverflowError) as error:
+        bound.close()
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"cannot listen on {options.host}:{options.port}: {reason}") from None
+    bound.listen(2048)
+    bound.set_inheritable(True)
+    return bound
