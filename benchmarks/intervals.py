@@ -76,7 +76,7 @@ def learned_policy(name: str, setting: Setting) -> Shares:
     arms, horizon = len(setting.means), setting.rounds * setting.pulls
     problem = gb.Problem(gb.priors.Beta(arms=arms), horizon=200)
     learned = gb.learn(name, problem, iterations=30, seed=0)
-    policy = learned.policy.replace(horizon=horizon) if name == "index" else learned.policy
+    policy: Any = dataclasses.replace(learned.policy, horizon=horizon)
 
     @jax.jit
     def probabilities(pulls: Any, sums: Any) -> Any:
@@ -86,8 +86,8 @@ def learned_policy(name: str, setting: Setting) -> Shares:
         return jax.vmap(one)(pulls, sums)
 
     def shares(pulls: np.ndarray, sums: np.ndarray) -> np.ndarray:
-        fresh = pulls == 0  # SoftElim's arms that have to be pulled first share the round
-        p = np.asarray(probabilities(np.maximum(pulls, 1).astype(np.float32), sums.astype(np.float32)), float)
+        p = np.asarray(probabilities(pulls.astype(np.float32), sums.astype(np.float32)), float)
+        fresh = (pulls == 0) & policy.opens  # arms that have to be pulled first share the round
         p = np.where(fresh.any(1, keepdims=True), fresh, p)
         return p / p.sum(1, keepdims=True)
 
