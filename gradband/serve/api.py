@@ -129,6 +129,10 @@ def add_tests(app: FastAPI) -> None:
         reason = body.reason if body else ""
         return await service.ask(key, operations.retire_arm, label, reason, token.name)
 
+    @app.put("/v1/tests/{key}/policy", tags=["tests"], response_model=models.Test)
+    async def swap_policy(service: The, token: Admin, key: KeyPath, body: models.NewPolicy) -> Any:
+        return await service.ask(key, operations.swap, body.policy, body.reason, token.name)
+
     @app.get("/v1/tests/{key}/weights", tags=["tests"], response_model=models.Weights)
     async def show_weights(service: The, _: Read, key: KeyPath) -> Any:
         return await service.ask(key, operations.weights)
