@@ -199,7 +199,9 @@ def add_flags(app: FastAPI) -> None:
         response_model=models.Flag,
         responses={400: failed, 404: missing},
     )
-    async def evaluate_flag(request: Request, service: The, _: Decide, key: str, body: models.Evaluation) -> Any:
+    async def evaluate_flag(
+        request: Request, service: The, _: Decide, key: str, body: models.Evaluation
+    ) -> Any:
         """OpenFeature's protocol: a test as a flag."""
         return await evaluate(request, service, key)
 
