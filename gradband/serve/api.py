@@ -158,7 +158,7 @@ def add_decisions(app: FastAPI) -> None:
 def add_reports(app: FastAPI) -> None:
     """The answer to who won, in three forms."""
     kinds = {"json": "application/json", "csv": "text/csv", "html": "text/html"}
-    described = {200: {"content": {kind: {} for kind in kinds.values()}}}
+    described: dict[int | str, dict[str, Any]] = {200: {"content": {kind: {} for kind in kinds.values()}}}
 
     @app.get("/v1/tests/{key}/report", tags=["tests"], response_class=Response, responses=described)
     async def report(
