@@ -42,7 +42,7 @@ def create_app(options: Options) -> Gate:
 
 
 class Server(uvicorn.Server):
-    """Tells the application at once when it is to stop, so that streams end, and exits with 0 after that."""
+    """Tells the application at once when it is to stop, so that streams end; then exits with 0."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         app = self.config.app
