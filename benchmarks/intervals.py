@@ -245,7 +245,9 @@ def summary(rows: list[dict[str, Any]]) -> str:
                 total = add(total, more)
             n, means = total["tests"], SETTINGS[setting].means
             lines.append(f"\n{policy} on {setting}: means {means}, floor .05, {n} tests")
-            lines.append(f"  {'pulls of each arm':<34}" + "".join(f"{x / n:>15.0f}" for x in total["pulls"]))
+            lines.append(
+                f"  {'pulls of each arm':<34}" + "".join(f"{x / n:>15.0f}" for x in total["pulls"])
+            )
             for key, words in ABOUT.items():
                 cells = "".join(f"{share(x, n):>15}" for x in total["inside"][key])
                 width = "".join(f"{x / n:>8.4f}" for x in total["widths"][key])
@@ -281,7 +283,11 @@ def main() -> None:
     for setting in given.settings.split(","):
         for policy in given.policies.split(","):
             shares: Shares | None = None
-            done = {row["seed"] for row in read(given.out) if (row["setting"], row["policy"]) == (setting, policy)}
+            done = {
+                row["seed"]
+                for row in read(given.out)
+                if (row["setting"], row["policy"]) == (setting, policy)
+            }
             for seed in set() if given.summary else sorted({*range(given.tests // BLOCK)} - done):
                 if shares is None:
                     shares = thompson if policy == "ts" else learned_policy(policy, SETTINGS[setting])

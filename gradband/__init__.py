@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from gradband.play.player import Player
     from gradband.policies.policy_file import Learned, load
     from gradband.problems import Problem, priors, rewards
+    from gradband.reporting.report import report
 
 _HOMES = {
     "InputError": "core.errors",
@@ -42,6 +43,7 @@ _HOMES = {
     "learn": "learning.learn",
     "load": "policies.policy_file",
     "Player": "play.player",
+    "report": "reporting.report",
     "evaluate": "evaluation.evaluate",
     "Explanation": "evaluation.explain",
     "explain": "evaluation.explain",
@@ -77,6 +79,7 @@ __all__ = [
     "policies",
     "priors",
     "problems",
+    "report",
     "rewards",
     "sweep",
 ]

@@ -13,8 +13,9 @@ EXTRAS = {"fit": "data", "export": "onnx"}
 """what a command needs if that is not the extra `learn`"""
 USAGE = f"""gradband {__version__}, as installed for production:
 
-  gradband play FILE    plays a policy (see gradband play --help)
-  gradband serve        serves many tests; it needs pip install 'gradband[serve]'
+  gradband play FILE       plays a policy (see gradband play --help)
+  gradband report JOURNAL  who leads a test, and whether one may stop (see gradband report --help)
+  gradband serve           serves many tests over HTTP: needs pip install 'gradband[serve]'
 
 Every other command needs pip install 'gradband[learn]'."""
 
@@ -68,6 +69,11 @@ def run(words: list[str]) -> int:
         from gradband.cli.serve import serve
 
         serve(words[1:])
+        return 0
+    if command == "report":
+        from gradband.cli.report import report
+
+        report(words[1:])
         return 0
     use_cache()
     try:

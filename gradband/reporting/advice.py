@@ -56,12 +56,20 @@ def advise(ledger: "Ledger", arms: "list[Arm]", confidence: float, tolerance: fl
     if best.best is None:
         return Advice(GO_ON, "Go on: there are too few rewards of some arms to compare them.")
     bars = _evidence(ledger, best.number, [p for p in places if p != best.number], confidence)
-    open_ = [arm.label for arm, bar in zip([a for a in active if a is not best], bars, strict=True) if bar < 0]
+    open_ = [
+        arm.label for arm, bar in zip([a for a in active if a is not best], bars, strict=True) if bar < 0
+    ]
+    safe = best.best > confidence
+    doubt = (
+        f"its lead over {words.listed(open_)} is not safe yet for someone who looks often"
+        if safe
+        else f"{words.listed(open_)} may still be better"
+    )
     return Advice(
         GO_ON,
         f"Go on: {best.label} leads and is best with a probability of {words.percent(best.best)}, but "
-        f"{words.listed(open_)} may still be better. Staying with {best.label} now is expected to cost "
-        f"{words.rate(best.loss, unit)} per decision.",
+        f"{doubt}. Staying with {best.label} now is expected to cost {words.loss(best.loss, unit)} per "
+        "decision.",
     )
 
 
@@ -92,7 +100,9 @@ def _evidence(ledger: "Ledger", arm: int, others: list[int], confidence: float) 
     """How far the evidence that an arm is better than each other is above the bar; below 0: not enough."""
     totals, miss = ledger.totals, 1 - confidence
     if ledger.unit:
-        bar = math.log((ledger.arms - 1) / miss)  # so that one of all comparisons is wrong at most that often
+        bar = math.log(
+            (ledger.arms - 1) / miss
+        )  # so that one of all comparisons is wrong at most that often
         if ledger.pairs:
             return totals.leads[arm, others] - bar
         n, s = totals.pulls, totals.sums

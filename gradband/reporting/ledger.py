@@ -92,7 +92,9 @@ class Ledger:
             default: The reward of a decision that got none in time.
         """
         self.arms = number_of_arms(arms)
-        self.labels = [str(arm) for arm in range(arms)] if labels is None else [str(name) for name in labels]
+        self.labels = (
+            [str(arm) for arm in range(arms)] if labels is None else [str(name) for name in labels]
+        )
         if len(self.labels) != arms:
             raise InputError(f"labels must name all {arms} arms, not {shown(labels)}")
         self.wait = None if wait is None else number("wait", wait, 0)
@@ -113,6 +115,11 @@ class Ledger:
     def open(self) -> int:
         """The number of decisions that don't count yet."""
         return len(self._open)
+
+    @property
+    def pairs(self) -> bool:
+        """Whether the evidence that an arm is better than another is known for all pairs."""
+        return self.arms**2 <= MOST_PAIRS and self.counted > self.unweighted
 
     def observe(self, event: Event) -> None:
         """Folds the next event of the test."""
@@ -138,6 +145,21 @@ class Ledger:
             self.swaps += 1
         else:
             raise InputError(f"there is no op {shown(op)}")
+
+    def begin_with(self, state: Any) -> None:
+        """Begins in the middle of a test, with the arms that a player's state says.
+
+        Decisions that were open then never count: those of them that had a reward by then are not known any
+        more, so the others are no fair sample.
+        """
+        active = state.get("active") if isinstance(state, dict) else None
+        if not isinstance(active, list):
+            raise InputError("this snapshot does not say which arms are active")
+        self.active = np.zeros(self.arms, bool)
+        self.active[[self._arm(arm) for arm in active]] = True
+        labels = state.get("labels")
+        if isinstance(labels, list) and len(labels) == self.arms:
+            self.labels = [str(label) for label in labels]
 
     def report(
         self, now: float | None = None, confidence: float = 0.95, tolerance: float = 0.0
@@ -177,7 +199,9 @@ class Ledger:
             propensity = number("p", event.get("p"), 0, 1 + 1e-9)
             if propensity == 0:
                 raise InputError("an arm without a chance cannot be pulled")
-            shares = None if event.get("ps") is None else _numbers("ps", event["ps"], self.arms, 0, 1 + 1e-6)
+            shares = (
+                None if event.get("ps") is None else _numbers("ps", event["ps"], self.arms, 0, 1 + 1e-6)
+            )
         if shares is not None and not 0.5 < sum(shares) < 1.5:
             raise InputError(f"probabilities must sum to 1, not {sum(shares):g}")
         if self._means is None:
@@ -194,9 +218,9 @@ class Ledger:
         id = event.get("id")
         made = self._open.get(id) if isinstance(id, str) else None
         if made is None or made.over:
-            if self.wait is None and not event.get("late"):
+            if self.wait is None and not event.get("late") and not self.before:
                 raise InputError(f"no decision {shown(id)} waits for its reward")
-            self.late += 1
+            self.late += not self.before or bool(event.get("late"))
             return
         if isinstance(made.pulls, int):
             reward: Any = number("a reward", event.get("reward"))
@@ -377,9 +401,7 @@ def _times(made: list[Pending]) -> np.ndarray:
     return np.array([np.nan if entry.time is None else entry.time for entry in made], float)
 
 
-def _numbers(
-    what: str, given: Any, most: int, low: float = -np.inf, high: float = np.inf
-) -> list[float]:
+def _numbers(what: str, given: Any, most: int, low: float = -np.inf, high: float = np.inf) -> list[float]:
     """A list of finite numbers, one for each arm that there was, or an error that names it."""
     if not isinstance(given, list | tuple) or not 0 < len(given) <= most:
         raise InputError(f"{what} must have a number for each of the {most} arms, not {shown(given)}")

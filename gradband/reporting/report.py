@@ -329,7 +329,9 @@ def _notes(ledger: Ledger) -> list[str]:
             "successes, which is cautious."
         )
     if ledger.swaps:
-        notes.append(f"The policy was swapped {words.count(ledger.swaps, 'time')}; no number here depends on it.")
+        notes.append(
+            f"The policy was swapped {words.count(ledger.swaps, 'time')}; no number here depends on it."
+        )
     if ledger.before:
         notes.append(
             f"The journal's oldest files are gone: {words.count(ledger.before, 'event')} from before are not "

@@ -45,7 +45,17 @@ def plug_in_means(pulls: np.ndarray, sums: np.ndarray) -> np.ndarray:
     return (sums + SHRINKAGE * together) / (pulls + SHRINKAGE)
 
 
-ARM_SUMS = ("weight", "score", "share", "share_score", "share_square", "chances", "rest", "rest_m", "rest_m2")
+ARM_SUMS = (
+    "weight",
+    "score",
+    "share",
+    "share_score",
+    "share_square",
+    "chances",
+    "rest",
+    "rest_m",
+    "rest_m2",
+)
 """Σ h, Σ hΓ, Σ h², Σ h²Γ, Σ h²Γ², decisions with e > 0, and over these Σ (1 − e), Σ (1 − e) m, Σ (1 − e) m²"""
 
 

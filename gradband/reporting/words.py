@@ -28,6 +28,29 @@ def plain(value: float) -> str:
     return f"{value:.{digits}f}".replace("-", "−")
 
 
+def loss(value: float | None, unit: bool) -> str:
+    """An expected loss, of which small ones are alike.
+
+    >>> loss(0.0123, True), loss(0.00001, True), loss(0.00001, False)
+    ('1.23 %', '< 0.01 %', '0.0000100')
+    """
+    if unit and value is not None and value < 1e-4:
+        return "< 0.01 %"
+    return rate(value, unit)
+
+
+def with_error(mean: float, se: float, unit: bool) -> str:
+    """A mean with its standard error, as precise as the error allows.
+
+    >>> with_error(0.02345, 0.0086, True), with_error(-1.0, 0.25, False)
+    ('2.34 ± 0.86 %', '−1.00 ± 0.25')
+    """
+    scale = 100 if unit else 1
+    mean, se = scale * mean, scale * se
+    digits = min(max(1 - math.floor(math.log10(se)), 0), 12) if se > 0 else 2
+    return f"{mean:.{digits}f} ± {se:.{digits}f}{' %' if unit else ''}".replace("-", "−")
+
+
 def span(low: float | None, high: float | None, unit: bool) -> str:
     """An interval.
 

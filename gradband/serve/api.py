@@ -1,6 +1,6 @@
 """The routes, as FastAPI describes them in the OpenAPI document."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import Body, Depends, FastAPI, Path, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -10,7 +10,8 @@ from starlette.exceptions import HTTPException
 
 from gradband._version import __version__
 from gradband.core.errors import InputError
-from gradband.serve import models, operations, reading
+from gradband.core.files import to_json
+from gradband.serve import models, ofrep, operations, reading
 from gradband.serve.errors import RefusalError, UnavailableError
 from gradband.serve.gate import decide, explain, reward
 from gradband.serve.limits import KEY, LABEL
@@ -37,6 +38,7 @@ TOLD = {
 ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": models.Error, "description": told} for status, told in TOLD.items()
 }
+INLINE = "style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 KeyPath = Annotated[str, Path(pattern=KEY, description="The name of a test.")]
 LabelPath = Annotated[str, Path(pattern=LABEL, description="The name of an arm.")]
 bearer = HTTPBearer(auto_error=False, description="A token that `gradband serve token` printed.")
@@ -85,6 +87,7 @@ def create_api(service: Service) -> FastAPI:
     app.add_exception_handler(Exception, answer_failure)
     add_tests(app)
     add_decisions(app)
+    add_reports(app)
     add_policies(app)
     add_flags(app)
     add_operations(app)
@@ -129,6 +132,10 @@ def add_tests(app: FastAPI) -> None:
         reason = body.reason if body else ""
         return await service.ask(key, operations.retire_arm, label, reason, token.name)
 
+    @app.put("/v1/tests/{key}/policy", tags=["tests"], response_model=models.Test)
+    async def swap_policy(service: The, token: Admin, key: KeyPath, body: models.NewPolicy) -> Any:
+        return await service.ask(key, operations.swap, body.policy, body.reason, token.name)
+
     @app.get("/v1/tests/{key}/weights", tags=["tests"], response_model=models.Weights)
     async def show_weights(service: The, _: Read, key: KeyPath) -> Any:
         return await service.ask(key, operations.weights)
@@ -148,6 +155,25 @@ def add_decisions(app: FastAPI) -> None:
         return await reward(service, key, body.model_dump())
 
 
+def add_reports(app: FastAPI) -> None:
+    """The answer to who won, in three forms."""
+    kinds = {"json": "application/json", "csv": "text/csv", "html": "text/html"}
+    described: dict[int | str, dict[str, Any]] = {200: {"content": {kind: {} for kind in kinds.values()}}}
+
+    @app.get("/v1/tests/{key}/report", tags=["tests"], response_class=Response, responses=described)
+    async def report(
+        service: The, _: Read, key: KeyPath, format: Literal["json", "csv", "html"] = "json"
+    ) -> Response:
+        """Who leads, by how much, and whether one may stop."""
+        found = await service.reporter.read(service.reports.report, key)
+        if format == "json":
+            return Response(to_json(found.as_dict()), media_type=kinds[format])
+        text = found.to_csv() if format == "csv" else found.to_html()
+        # A page of its own: scripts and styles in it may not reach the board or the API.
+        headers = {"Content-Security-Policy": "sandbox allow-scripts; default-src 'none'; " + INLINE}
+        return Response(text, media_type=kinds[format], headers=headers)
+
+
 def add_policies(app: FastAPI) -> None:
     """Routes of stored policies."""
 
@@ -163,7 +189,37 @@ def add_policies(app: FastAPI) -> None:
 
 
 def add_flags(app: FastAPI) -> None:
-    """Describes OpenFeature's protocol. The gate answers it."""
+    """Describes OpenFeature's protocol. The gate answers it, unless it is left out."""
+    failed = {"model": models.FlagError, "description": "The context cannot be evaluated."}
+    missing = {"model": models.FlagError, "description": "There is no such test."}
+
+    @app.post(
+        "/ofrep/v1/evaluate/flags/{key}",
+        tags=["flags"],
+        response_model=models.Flag,
+        responses={400: failed, 404: missing},
+    )
+    async def evaluate_flag(
+        request: Request, service: The, _: Decide, key: str, body: models.Evaluation
+    ) -> Any:
+        """OpenFeature's protocol: a test as a flag."""
+        return await evaluate(request, service, key)
+
+    @app.post(
+        "/ofrep/v1/evaluate/flags",
+        tags=["flags"],
+        response_model=models.Flags,
+        responses={400: failed, 304: {"description": "The unit has the arms that it had."}},
+    )
+    async def evaluate_flags(request: Request, service: The, _: Decide, body: models.Evaluation) -> Any:
+        """OpenFeature's protocol: all running tests as flags."""
+        return await evaluate(request, service, "")
+
+    async def evaluate(request: Request, service: Service, key: str) -> Response:
+        headers = dict(request.headers.raw)
+        status, answer, pairs = await ofrep.evaluate(service, key, await request.body(), headers)
+        more = {name.decode(): value.decode() for name, value in pairs}
+        return Response(to_json(answer) if answer else None, status, more, "application/json")
 
 
 def add_operations(app: FastAPI) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import time
+from functools import partial
 from typing import Any
 
 import orjson
@@ -9,11 +10,13 @@ import orjson
 from gradband.core.errors import InputError
 from gradband.play.playable import Playable
 from gradband.play.player import Player
+from gradband.play.settings import Settings
 from gradband.policies import policy_file
 from gradband.serve.store import Store
 
-COLUMNS = "id, key, spec, status, policy, labels, version, decisions, rewards, waiting"
-SNAPSHOT_AFTER = 20_000  # events, or as many as the last snapshot had entries, times ten
+COLUMNS = "id, key, spec, status, policy, arms, version, rewards"
+SNAPSHOT_AFTER = 20_000  # events, or twice as many as the last snapshot had entries
+SNAPSHOT_AT_THE_END = 1000
 
 
 class LiveTest:
@@ -33,20 +36,32 @@ class LiveTest:
 
     def read_row(self, row: Any) -> None:
         """Takes over what others may have changed."""
-        self.status, self.policy, self.arms = row[3], row[4], json.loads(row[5])
-        self.decisions, self.rewards, self.waiting = row[7], row[8], row[9]
+        self.status, self.policy, self.rewards = row[3], row[4], row[7]
+
+    @property
+    def arms(self) -> list[dict[str, Any]]:
+        """All arms by number, retired ones included."""
+        known = self.player.known_arms
+        active = set(known.active)
+        return [
+            {"label": label, "retired": number not in active} for number, label in enumerate(known.labels)
+        ]
+
+    @property
+    def waiting(self) -> int:
+        """How many decisions wait for their rewards."""
+        return len(self.player.pending.open)
 
     @property
     def due(self) -> float | None:
         """When the next decision without a reward gets the default, in seconds since 1970."""
-        return None
-
-    @property
-    def wants_snapshot(self) -> bool:
-        return self.version - self.snapshot >= max(SNAPSHOT_AFTER, 10 * self.snapshot_size)
+        wait = self.player.settings.deadline
+        oldest = next(iter(self.player.pending.open.values()), None)
+        return None if wait is None or oldest is None else oldest["t"] + wait
 
     def catch_up(self, store: Store, version: int) -> None:
         """Applies the events that other workers wrote."""
+        self.events.clear()
         rows = store.execute(
             "SELECT body FROM events WHERE test = ? AND seq > ? ORDER BY seq", (self.id, self.version)
         )
@@ -68,28 +83,28 @@ class LiveTest:
         self.version += len(self.events)
         self.events.clear()
         store.execute(
-            "UPDATE tests SET status = ?, policy = ?, labels = ?, version = ?, decisions = ?, rewards = ?, "
+            "UPDATE tests SET status = ?, policy = ?, arms = ?, version = ?, decisions = ?, rewards = ?, "
             "waiting = ?, due = ?, changed = ? WHERE id = ?",
             (
                 self.status,
                 self.policy,
-                json.dumps(self.arms),
+                orjson.dumps(self.arms).decode(),
                 self.version,
-                self.decisions,
+                self.player.pending.made,
                 self.rewards,
-                len(self.player.open),
+                self.waiting,
                 self.due,
                 time.time(),
                 self.id,
             ),
         )
-        if self.wants_snapshot:
+        if self.version - self.snapshot >= max(SNAPSHOT_AFTER, 2 * self.snapshot_size):
             self.write_snapshot(store)
 
     def write_snapshot(self, store: Store) -> None:
         """Stores the player's state, from which a restart needs only the later events."""
         state = self.player.state()
-        self.snapshot_size = len(state["open"]) + len(state["finished"])
+        self.snapshot_size = len(state["open"]) + len(state["finished"]) + len(state["units"])
         self.snapshot = self.version
         store.execute(
             "INSERT INTO snapshots (test, seq, state) VALUES (?, ?, ?) "
@@ -123,7 +138,12 @@ def parse_policy(data: bytes) -> Playable:
 def load_test(store: Store, library: Library, row: Any) -> LiveTest:
     """A test as its last snapshot and the events since then leave it."""
     spec = json.loads(row[2])
-    player = Player(library.find(store, spec["policy"]), spec["seed"])
+    player = Player(
+        library.find(store, spec["policy"]),
+        spec["seed"],
+        settings=Settings.from_dict(spec["settings"]),
+        policies=partial(library.find, store),
+    )
     test = LiveTest(row, player)
     found = store.one("SELECT seq, state FROM snapshots WHERE test = ?", (test.id,))
     if found is not None:

@@ -153,9 +153,10 @@ class RewardRequest(Given):
 
 
 class Reward(BaseModel):
-    """The decision that has its reward now."""
+    """The decision that has its reward now; a late one corrects the default that was given before."""
 
     id: str
+    late: bool
 
 
 class Context(BaseModel):

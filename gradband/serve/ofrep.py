@@ -50,7 +50,7 @@ async def evaluate_one(service: Service, key: str, unit: str) -> dict[str, Any]:
     try:
         made = await service.ask(key, operations.decide, None, unit)
     except ConflictError:  # it is not running
-        return {"key": key, "reason": "DISABLED"}
+        return {"key": key, "reason": "DISABLED", "variant": "default"}
     except RefusalError as error:
         if error.status == 422:  # a key that no test can have
             raise NotFoundError(str(error)) from None

@@ -5,6 +5,8 @@ import secrets
 from typing import Any
 
 from gradband.core.errors import InputError, shown
+from gradband.play.events import check_reward
+from gradband.play.settings import Settings
 from gradband.serve.batcher import Turn
 from gradband.serve.errors import ConflictError, InvalidError, NotFoundError
 from gradband.serve.limits import MOST_ARMS, MOST_POLICIES, MOST_TESTS
@@ -25,48 +27,52 @@ def need(test: LiveTest | None, key: str) -> LiveTest:
 
 
 def decide(turn: Turn, test: LiveTest | None, key: str, id: str | None, unit: str | None) -> Answer:
-    """Chooses an arm, or repeats the decision that waits under this id."""
+    """Chooses an arm, or repeats the decision that this id or unit has."""
     test = need(test, key)
     player = test.player
     if id is not None and player.finished(id):
         raise ConflictError(f"the decision {shown(id)} has its reward, and cannot be made again")
     if test.status != "running":
         raise ConflictError(f"the test {key} is {test.status}, and makes no decisions")
-    before = len(test.events)
-    decision = player.select(id)
-    test.decisions += len(test.events) - before
+    made = player.select(id, unit)
     return {
-        "id": decision.id,
-        "arm": int(decision),
-        "label": test.arms[decision]["label"],
-        "propensity": decision.propensity,
-        "returning": False,
+        "id": made.id,
+        "arm": int(made),
+        "label": made.label,
+        "propensity": made.propensity,
+        "returning": made.returning,
     }
 
 
 def reward(turn: Turn, test: LiveTest | None, key: str, id: str, reward: float) -> Answer:
-    """Gives a decision its reward."""
+    """Gives a decision its reward, or corrects the default that it got before."""
     test = need(test, key)
     player = test.player
-    if player.finished(id):
-        raise ConflictError(f"the decision {shown(id)} has its reward already")
-    if not player.waits(id):
+    check_reward(player.policy, reward)
+    late = player.pending.expired(id)
+    if not late and not player.waits(id):
+        if player.finished(id):
+            raise ConflictError(f"the decision {shown(id)} has its reward already")
         raise NotFoundError(f"there is no decision {shown(id)}")
-    player.update(id, reward)
+    try:
+        player.update(id, reward)
+    except InputError as error:
+        if late:
+            raise ConflictError(str(error)) from None
+        raise
     test.rewards += 1
-    return {"id": id}
+    return {"id": id, "late": late}
 
 
 def weights(turn: Turn, test: LiveTest | None, key: str) -> Answer:
     """The probability of each arm in the next decision."""
     test = need(test, key)
-    shares = test.player.probabilities().tolist()
-    return {
-        "version": test.version,
-        "weights": {
-            arm["label"]: p for arm, p in zip(test.arms, shares, strict=True) if not arm["retired"]
-        },
-    }
+    return {"version": test.version + len(test.events), "weights": test.player.weights()}
+
+
+def expire(turn: Turn, test: LiveTest | None) -> int:
+    """Gives decisions that have waited long enough their default."""
+    return 0 if test is None else test.player.expire()
 
 
 def create(turn: Turn, test: LiveTest | None, key: str, spec: Answer, actor: str) -> Answer:
@@ -77,21 +83,25 @@ def create(turn: Turn, test: LiveTest | None, key: str, spec: Answer, actor: str
     (count,) = store.one("SELECT count(*) FROM tests") or (0,)
     if count >= MOST_TESTS:
         raise ConflictError(f"there are {count} tests, as many as the service takes")
-    labels = check_labels(spec["arms"])
-    playable = turn.library.find(store, spec["policy"])
-    if len(labels) != playable.policy.arms:
-        raise InvalidError(f"this policy is for {playable.policy.arms} arms, not {len(labels)}")
-    seed = spec.get("seed")
-    spec = spec | {"seed": secrets.randbits(SEED_BITS) if seed is None else seed}
+    if len(set(spec["arms"])) < len(spec["arms"]):
+        raise InvalidError("no two arms may have the same label")
+    seed, policy = spec.pop("seed"), spec.pop("policy")
+    settings = Settings.from_dict(spec).as_dict()
+    kept = {
+        "policy": policy,
+        "settings": settings,
+        "seed": secrets.randbits(SEED_BITS) if seed is None else seed,
+    }
+    turn.library.find(store, policy)
     (id,) = store.one("UPDATE counters SET value = value + 1 WHERE name = 'tests' RETURNING value") or (0,)
     if store.one("SELECT 1 FROM tests WHERE key = ?", (key,)):  # another worker was faster
         raise ConflictError(f"there is a test {key} already")
-    arms = [{"label": label, "retired": False} for label in labels]
-    row = (id, key, json.dumps(spec), "created", spec["policy"], json.dumps(arms), 0, 0, 0, 0)
+    row = (id, key, json.dumps(kept), "created", policy, "[]", 0, 0)
     made = load_test(store, turn.library, row)  # raises an error if the settings do not fit the policy
     store.execute(
-        f"INSERT INTO tests ({COLUMNS}, created, changed) VALUES ({', '.join('?' * 12)})",
-        (*row, turn.now, turn.now),
+        f"INSERT INTO tests ({COLUMNS}, decisions, waiting, created, changed) "
+        f"VALUES ({', '.join('?' * 12)})",
+        (*row, 0, 0, turn.now, turn.now),
     )
     turn.tests[key] = made
     note(turn, made, actor, "create")
@@ -115,14 +125,13 @@ def add_arm(turn: Turn, test: LiveTest | None, key: str, label: str, actor: str)
     """Adds an arm. A label that is there already changes nothing."""
     test = need(test, key)
     need_open(test)
-    found = [arm for arm in test.arms if arm["label"] == label]
-    if found and found[0]["retired"]:
+    arm = find_arm(test, label)
+    if arm is not None and arm["retired"]:
         raise ConflictError(f"the arm {shown(label)} was retired: a new arm needs a new label")
-    if not found:
+    if arm is None:
         if len(test.arms) >= MOST_ARMS:
             raise ConflictError(f"a test may have {MOST_ARMS} arms")
-        test.player.add_arm()
-        test.arms.append({"label": label, "retired": False})
+        test.player.add_arm(label)
         note(turn, test, actor, "add", label)
     return describe(test)
 
@@ -131,19 +140,24 @@ def retire_arm(turn: Turn, test: LiveTest | None, key: str, label: str, reason: 
     """Retires an arm. One that is retired already stays so."""
     test = need(test, key)
     need_open(test)
-    for number, arm in enumerate(test.arms):
-        if arm["label"] == label:
-            if not arm["retired"]:
-                test.player.retire(number)
-                arm["retired"] = True
-                note(turn, test, actor, "retire", label, reason)
-            return describe(test)
-    raise NotFoundError(f"the test {key} has no arm {shown(label)}")
+    arm = find_arm(test, label)
+    if arm is None:
+        raise NotFoundError(f"the test {key} has no arm {shown(label)}")
+    if not arm["retired"]:
+        test.player.retire(label)
+        note(turn, test, actor, "retire", label, reason)
+    return describe(test)
 
 
-def expire(turn: Turn, test: LiveTest | None) -> int:
-    """Gives decisions that have waited long enough their default."""
-    return 0
+def swap(turn: Turn, test: LiveTest | None, key: str, policy: str, reason: str, actor: str) -> Answer:
+    """Lets another policy go on with the test. The one that it has already stays."""
+    test = need(test, key)
+    need_open(test)
+    if policy != test.policy:
+        test.player.swap(turn.library.find(turn.store, policy), reason)
+        test.policy = policy
+        note(turn, test, actor, "swap", policy, reason)
+    return describe(test)
 
 
 def upload(turn: Turn, test: LiveTest | None, data: bytes) -> Answer:
@@ -181,25 +195,33 @@ def show(turn: Turn, test: LiveTest | None, key: str) -> Answer:
     )
     names = ("t", "actor", "action", "detail", "reason")
     history = [dict(zip(names, row, strict=True)) for row in rows]
-    shares = test.player.probabilities().tolist() if test.status != "ended" else [0.0] * len(test.arms)
-    arms = [arm | {"share": p} for arm, p in zip(test.arms, shares, strict=True)]
+    try:
+        shares = test.player.weights()
+    except InputError:  # the policy is for fewer rounds
+        shares = {}
+    arms = [arm | {"share": shares.get(arm["label"], 0.0)} for arm in test.arms]
     return describe(test) | {"arms": arms, "history": history}
 
 
 def describe(test: LiveTest) -> Answer:
     """A test as the API shows it."""
-    kept = ("wait", "default", "floor", "control", "control_share", "cap", "seed")
     return {
         "key": test.key,
         "status": test.status,
         "policy": test.policy,
         "arms": test.arms,
         "version": test.version + len(test.events),
-        "decisions": test.decisions,
+        "decisions": test.player.pending.made,
         "rewards": test.rewards,
-        "waiting": len(test.player.open),
-        "settings": {name: test.spec.get(name) for name in kept},
+        "waiting": test.waiting,
+        "settings": describe_settings(test.spec),
     }
+
+
+def describe_settings(spec: Answer) -> Answer:
+    """The settings of a test as the API shows them."""
+    kept = ("wait", "default", "floor", "control", "control_share", "cap")
+    return {name: spec["settings"][name] for name in kept} | {"seed": spec["seed"]}
 
 
 def describe_policy(row: Any) -> Answer:
@@ -222,7 +244,5 @@ def need_open(test: LiveTest) -> None:
         raise ConflictError(f"the test {test.key} is ended, and cannot be changed")
 
 
-def check_labels(labels: list[str]) -> list[str]:
-    if len(set(labels)) < len(labels):
-        raise InvalidError("no two arms may have the same label")
-    return labels
+def find_arm(test: LiveTest, label: str) -> Answer | None:
+    return next((arm for arm in test.arms if arm["label"] == label), None)

@@ -56,7 +56,7 @@ class Postgres(Store):
         try:
             query: Any = sql.replace("?", "%s") if values else sql
             cursor = self._db.execute(query, values or None)
-            return cursor.fetchall() if cursor.description else []
+            return list(cursor.fetchall()) if cursor.description else []
         except psycopg.Error as error:
             raise StoreError(_sentence(error)) from None
 

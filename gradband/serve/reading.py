@@ -3,32 +3,29 @@
 import json
 from typing import Any
 
-from gradband.serve.operations import describe_policy
+from gradband.serve.operations import describe_policy, describe_settings
 from gradband.serve.store import Store
-
-SETTINGS = ("wait", "default", "floor", "control", "control_share", "cap", "seed")
 
 
 def list_tests(store: Store) -> list[dict[str, Any]]:
     """All tests, the newest first."""
     rows = store.execute(
-        "SELECT key, spec, status, policy, labels, version, decisions, rewards, waiting FROM tests "
+        "SELECT key, spec, status, policy, arms, version, decisions, rewards, waiting FROM tests "
         "ORDER BY created DESC, id DESC"
     )
     found = []
-    for key, spec, status, policy, labels, version, decisions, rewards, waiting in rows:
-        given = json.loads(spec)
+    for key, spec, status, policy, arms, version, decisions, rewards, waiting in rows:
         found.append(
             {
                 "key": key,
                 "status": status,
                 "policy": policy,
-                "arms": json.loads(labels),
+                "arms": json.loads(arms),
                 "version": version,
                 "decisions": decisions,
                 "rewards": rewards,
                 "waiting": waiting,
-                "settings": {name: given.get(name) for name in SETTINGS},
+                "settings": describe_settings(json.loads(spec)),
             }
         )
     return found
@@ -45,7 +42,7 @@ def list_policies(store: Store) -> list[dict[str, Any]]:
 
 def versions(store: Store) -> dict[str, int]:
     """The version of each test."""
-    return dict(store.execute("SELECT key, version FROM tests"))
+    return {row[0]: row[1] for row in store.execute("SELECT key, version FROM tests")}
 
 
 def alive(store: Store) -> bool:

@@ -8,11 +8,9 @@ import tempfile
 from collections.abc import AsyncIterator
 from functools import partial
 from types import FrameType
-from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
-from uvicorn.supervisors import Multiprocess
 
 from gradband.core.errors import InputError
 from gradband.serve.api import create_api
@@ -21,6 +19,7 @@ from gradband.serve.gate import Gate
 from gradband.serve.logs import set_up_logs
 from gradband.serve.options import Options
 from gradband.serve.service import Service, prepare
+from gradband.serve.workers import run_workers
 
 SWITCH = 0.001  # seconds until another thread gets its turn
 
@@ -41,20 +40,11 @@ def create_app(options: Options) -> Gate:
     return Gate(service, api)
 
 
-def start_app(options: Options) -> Gate:
-    """The application in a process of its own."""
-    set_up_logs()
-    sys.setswitchinterval(SWITCH)
-    return create_app(options)
-
-
 class Server(uvicorn.Server):
     """Tells the application at once when it is to stop, so that streams end."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        app: Any = self.config.loaded_app
-        while not isinstance(app, Gate) and hasattr(app, "app"):
-            app = app.app
+        app = self.config.app
         if isinstance(app, Gate):
             app.service.stopping.set()
         super().handle_exit(sig, frame)
@@ -62,29 +52,34 @@ class Server(uvicorn.Server):
 
 def run(options: Options) -> None:
     """Serves until it is interrupted."""
-    prepare(options.db)
     set_up_logs()
+    prepare(options.db)
+    bound = bind(options)
+    if options.workers == 1:
+        serve(options, bound)
+        return
+    with tempfile.TemporaryDirectory(prefix="gradband-metrics-") as folder:
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
+        run_workers(options.workers, partial(serve, options), bound)
+
+
+def serve(options: Options, bound: socket.socket) -> None:
+    """Serves in this process."""
+    set_up_logs()
+    sys.setswitchinterval(SWITCH)
     config = uvicorn.Config(
-        partial(start_app, options),
-        factory=True,
+        create_app(options),
         loop="uvloop" if sys.platform != "win32" else "asyncio",
-        http="httptools",
+        http="httptools" if sys.platform != "win32" else "h11",
         log_config=None,
         access_log=False,
         server_header=False,
         date_header=False,
         proxy_headers=False,
-        workers=options.workers,
         timeout_graceful_shutdown=options.grace,
         timeout_keep_alive=75,
     )
-    bound = bind(options)
-    if options.workers == 1:
-        Server(config).run(sockets=[bound])
-        return
-    with tempfile.TemporaryDirectory(prefix="gradband-metrics-") as folder:
-        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
-        Multiprocess(config, target=Server(config).run, sockets=[bound]).run()
+    Server(config).run(sockets=[bound])
 
 
 def bind(options: Options) -> socket.socket:

@@ -16,6 +16,7 @@ from gradband.serve.metrics import Metrics
 from gradband.serve.options import Options
 from gradband.serve.rates import Bucket
 from gradband.serve.reader import Reader
+from gradband.serve.reports import Reports
 from gradband.serve.store import Store, open_store, without_password
 from gradband.serve.tokens import Token, find_token, read_tokens
 
@@ -35,6 +36,7 @@ class Service:
         self.batcher = Batcher(options.db, self.metrics)
         self.reader = Reader(options.db, "reads")
         self.reporter = Reader(options.db, "reports")
+        self.reports = Reports()
         self.stopping = asyncio.Event()
         self._tokens: dict[str, Token] = {}
         self._tokens_read = -TOKENS_EVERY

@@ -32,7 +32,7 @@ CREATE TABLE tests (
     spec TEXT NOT NULL,
     status TEXT NOT NULL,
     policy TEXT NOT NULL REFERENCES policies (fingerprint),
-    labels TEXT NOT NULL,
+    arms TEXT NOT NULL,
     version BIGINT NOT NULL,
     decisions BIGINT NOT NULL,
     rewards BIGINT NOT NULL,

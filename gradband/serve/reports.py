@@ -1,0 +1,54 @@
+"""Reports on tests, from the events in the database, which are read once by each worker."""
+
+import json
+import time
+from collections import OrderedDict
+
+import orjson
+
+from gradband.core.errors import shown
+from gradband.reporting.ledger import Ledger
+from gradband.reporting.report import Report
+from gradband.serve.errors import NotFoundError
+from gradband.serve.store import Store
+
+MOST_LEDGERS = 200  # in memory
+AT_ONCE = 5000  # events
+
+
+class Reports:
+    """Ledgers of the tests that somebody asked for, each with the number of its last event."""
+
+    def __init__(self) -> None:
+        self._ledgers: OrderedDict[int, tuple[Ledger, int]] = OrderedDict()
+
+    def report(self, store: Store, key: str) -> Report:
+        """The report on a test by now. Runs in one thread only."""
+        row = store.one("SELECT id, spec FROM tests WHERE key = ?", (key,))
+        if row is None:
+            raise NotFoundError(f"there is no test {shown(key)}")
+        settings = json.loads(row[1])["settings"]
+        # Taken out meanwhile: a ledger that stopped halfway is not used again.
+        ledger, last = self._ledgers.pop(row[0], (None, 0))
+        if ledger is None:
+            arms = settings["arms"]
+            ledger = Ledger(len(arms), arms, settings["wait"], settings["default"])
+        last = fold(store, row[0], ledger, last)
+        self._ledgers[row[0]] = ledger, last
+        while len(self._ledgers) > MOST_LEDGERS:
+            self._ledgers.popitem(last=False)
+        return ledger.report(time.time())
+
+
+def fold(store: Store, test: int, ledger: Ledger, last: int) -> int:
+    """Reads the events after `last` into a ledger, and returns the number of the last one."""
+    while True:
+        rows = store.execute(
+            f"SELECT seq, body FROM events WHERE test = ? AND seq > ? ORDER BY seq LIMIT {AT_ONCE}",
+            (test, last),
+        )
+        for seq, body in rows:
+            ledger.observe(orjson.loads(body))
+            last = seq
+        if len(rows) < AT_ONCE:
+            return last
