@@ -1,7 +1,7 @@
 // The board: which view is shown, what it knows, and what the user does. Everything comes from the HTTP API.
 
 import { ApiError, ask, pathOf, send, token } from "./api.js";
-import { readPointer } from "./charts.js";
+import { keepReading, readPointer } from "./charts.js";
 import { detailView, splitAdvice } from "./detail.js";
 import { NO_POLICY, actionOf, closeDialog, creation, openDialog, submitDialog } from "./dialogs.js";
 import { h, render } from "./dom.js";
@@ -54,6 +54,7 @@ function show() {
   else if (key === null) render(main, board.tests ? listView({ ...board, admin: isAdmin() }) : loading());
   else if (board.test?.key === key) render(main, detailView({ ...board, perSecond: board.traffic.of(key), admin: isAdmin(), width }));
   else render(main, loading());
+  keepReading();
 }
 
 const loading = () => h("p", { class: "empty", "data-key": "loading" }, "Loading …");
@@ -63,7 +64,7 @@ function headerView() {
   return h("div", { class: "bar" },
     h("a", { class: "brand", href: "#/" }, h("img", { src: "board/icon.svg", alt: "", width: 24, height: 24 }), "gradband"),
     board.me && h("div", { class: "who" },
-      h("span", { class: `connection ${board.connection}`, title: board.updated ? `Last update at ${format.clock(board.updated)}` : null }, words[board.connection]),
+      h("span", { class: `connection ${board.connection}`, title: board.updated ? `Last update at ${format.clock(board.updated)}` : null }, h("span", { class: "word" }, words[board.connection])),
       h("span", { class: "me" }, h("span", { class: "label" }, board.me.name), h("span", { class: "role" }, board.me.role)),
       h("button", { type: "button", class: "small", "data-do": "sign-out" }, "Sign out")));
 }
@@ -83,7 +84,7 @@ function signInView(told = "") {
       h("input", { id: "token", name: "token", type: "password", autocomplete: "off", spellcheck: "false", required: true, "aria-describedby": "token-told" })),
     h("p", { class: "error", role: "alert" }, told),
     h("button", { type: "submit", class: "primary" }, "Sign in"),
-    h("p", { class: "told", id: "token-told" }, "It is kept in this tab until you sign out or close it. Who runs the service makes one with ",
+    h("p", { class: "told", id: "token-told" }, "It is kept in this tab until you sign out or close it. Whoever runs the service creates one with ",
       h("code", null, "gradband serve token --role read --db …"))));
   document.getElementById("token").focus();
 }

@@ -8,6 +8,7 @@ const HEIGHT = 220;
 const EDGE = { left: 46, right: 10, top: 10, bottom: 26 };
 const SMOOTH = 25; // decisions per bin, at least
 const MOST_BINS = 80;
+const SETTLED = 50; // pulls after which a mean does not jump any more
 const ROWS = 12; // of a table beside a picture
 
 const drawn = new Map(); // what the pointer reads, by the name of the picture
@@ -46,7 +47,7 @@ export function sharesChart(report, width) {
     return s("path", { class: `area ${row.colour}`, d: path });
   });
   const name = "shares";
-  drawn.set(name, { axis, rows, show: format.percent });
+  drawn.set(name, { axis, rows, show: format.percent, rest: () => "" });
   return figure(name, "Shares over time", `Probability of each arm${perBin > 1 ? `, over ${format.count(perBin)} decisions at a time` : ""}.`, rows, axis, [
     ...areas, ...frame(axis, width, [0, 0.5, 1], y, (tick) => `${100 * tick}\u202f%`),
   ], width, format.percent);
@@ -54,12 +55,11 @@ export function sharesChart(report, width) {
 
 /** Mean rewards so far over time, as lines. */
 export function ratesChart(report, width) {
-  const { times, so_far: rates, decisions_per_bin: perBin } = report.series.rates;
+  const { times, pulls, so_far: rates, decisions_per_bin: perBin } = report.series.rates;
   if (!times.length) return null;
   const unit = report.rewards !== "any";
   const rows = colours(report.arms).map((arm) => ({ ...arm, values: rates.map((bin) => bin[arm.number] ?? null) }));
-  const late = rows.flatMap((row) => row.values.slice(Math.floor(row.values.length / 8)));
-  const values = late.filter(format.known);
+  const values = rows.flatMap((row) => settled(row.values, pulls.map((bin) => bin[row.number] ?? 0))).filter(format.known);
   if (!values.length) return null;
   const [low, high, ticks] = niceRange(Math.min(...values), Math.max(...values), unit);
   const axis = timeAxis(times, perBin, width);
@@ -67,10 +67,17 @@ export function ratesChart(report, width) {
   const lines = rows.map((row) => s("path", { class: `line ${row.colour}`, d: line(axis.xs, row.values.map((v) => (v === null ? null : y(v)))) }));
   const clip = s("clipPath", { id: "inside" }, s("rect", { x: EDGE.left, y: EDGE.top - 2, width: Math.max(width - EDGE.left - EDGE.right + 2, 0), height: HEIGHT - EDGE.top - EDGE.bottom + 4 }));
   const show = (value) => format.rate(value, unit);
-  drawn.set("rates", { axis, rows, show });
+  drawn.set("rates", { axis, rows, show, rest: (row) => show(last(row.values)) });
   return figure("rates", "Mean reward so far", "Naive means of the decisions that count. They move a lot at first.", rows, axis, [
     clip, ...frame(axis, width, ticks, y, (tick) => format.rate(tick, unit)), s("g", { "clip-path": "url(#inside)" }, lines),
   ], width, show);
+}
+
+/** Means of more than a few pulls, and the last one: those of fewer would decide the scale. */
+function settled(values, pulls) {
+  const enough = Math.min(SETTLED, sum(pulls) / 3);
+  let made = 0;
+  return values.filter((_, bin) => (made += pulls[bin]) >= enough || bin === values.length - 1);
 }
 
 /** Fewer bins of more decisions: shares of a handful would jump. */
@@ -88,14 +95,13 @@ function joinBins({ times, shares, decisions_per_bin: width }, decisions) {
 function figure(name, title, told, rows, axis, parts, width, show) {
   const legend = rows.map((row) =>
     h("li", null, h("span", { class: `swatch ${row.colour}` }), h("span", { class: "label" }, row.label), " ",
-      h("span", { class: "number" }, show(last(row.values)))));
+      h("span", { class: "number" }, drawn.get(name).rest(row))));
   return h("figure", { class: "card", "data-key": name },
-    h("figcaption", null, h("h3", null, title), h("p", { class: "told" }, told)),
+    h("figcaption", null, h("h3", null, title), h("p", { class: "told", "data-told": told }, told)),
     h("div", { class: "plot", "data-chart": name },
       s("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": `${title}. ${spoken(rows, show)}` }, parts),
       h("div", { class: "cursor", hidden: true })),
-    h("p", { class: "readout", "aria-hidden": "true" }),
-    h("ul", { class: "legend", "aria-label": "Latest values" }, legend),
+    h("ul", { class: "legend", "aria-label": "Arms" }, legend),
     table(title, rows, axis, show));
 }
 
@@ -121,7 +127,7 @@ function timeAxis(times, perBin, width) {
   const [first, end] = [at[0], last(at)];
   const inner = Math.max(width - EDGE.left - EDGE.right, 1);
   const x = (value) => EDGE.left + (end > first ? (value - first) / (end - first) : 1) * inner;
-  const most = Math.max(Math.floor(inner / 90), 1);
+  const most = Math.max(Math.floor(inner / 72), 1);
   const ticks = end > first ? (timed ? timeTicks(first, end, most) : niceTicks(first, end, most).map((tick) => [tick, format.count(tick)])) : [];
   return {
     xs: at.map(x),
@@ -131,7 +137,7 @@ function timeAxis(times, perBin, width) {
   };
 }
 
-const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 1209600, 2592000, 7776000, 31536000];
+const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 259200, 432000, 604800, 1209600, 2592000, 7776000, 31536000];
 const DAY = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
 const MINUTE = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
 
@@ -200,47 +206,65 @@ function line(xs, ys) {
 
 /** What all rows of intervals have in common: a scale that shows the estimates well. */
 export function scaleOf(arms) {
-  const ends = arms.flatMap((arm) => (arm.interval ?? []).concat(arm.estimate?.mean ?? [])).filter(format.known);
-  if (!ends.length) return null;
-  const [low, high] = [Math.min(...ends), Math.max(...ends)];
+  const enough = arms.filter((arm) => arm.pulls >= SETTLED);
+  const shown = (enough.length ? enough : arms).filter((arm) => arm.estimate && arm.interval?.every(format.known));
+  if (!shown.length) return null;
+  const low = Math.min(...shown.flatMap((arm) => [arm.interval[0], arm.estimate.mean]));
+  const high = Math.max(...shown.flatMap((arm) => [arm.interval[1], arm.estimate.mean]));
   const room = Math.max(high - low, 1e-9) * 0.35;
-  const always = arms.filter((arm) => arm.pulls).flatMap((arm) => arm.always_valid).filter(format.known);
+  const always = shown.flatMap((arm) => arm.always_valid).filter(format.known);
   return [Math.max(low - room, Math.min(low, ...always)), Math.min(high + room, Math.max(high, ...always))];
 }
 
 /** An arm's estimate: a dot; its interval: a thick bar; the always-valid one: a thin line. */
 export function intervalPicture(arm, scale, best, colour) {
   const wide = 200;
-  const x = (value) => 6 + Math.min(Math.max((value - scale[0]) / (scale[1] - scale[0]), 0), 1) * (wide - 12);
-  const bar = (name, ends, y) => s("line", { class: `${name} ${colour}`, x1: round(x(ends[0])), x2: round(x(ends[1])), y1: y, y2: y });
-  const [always, fixed] = [arm.always_valid, arm.interval].map((ends) => (ends?.every(format.known) ? ends : null));
+  const x = (value) => round(7 + Math.min(Math.max((value - scale[0]) / (scale[1] - scale[0]), 0), 1) * (wide - 14));
+  const inside = (value) => value >= scale[0] && value <= scale[1];
+  const bar = (name, ends) => ends?.every(format.known) && ends[1] >= scale[0] && ends[0] <= scale[1] &&
+    s("line", { class: `${name} ${colour}`, x1: x(ends[0]), x2: x(ends[1]), y1: 12, y2: 12 });
   return s("svg", { class: "interval", viewBox: `0 0 ${wide} 24`, "aria-hidden": "true" },
-    best !== null && s("line", { class: "best", x1: round(x(best)), x2: round(x(best)), y1: 0, y2: 24 }),
-    always && arm.pulls && bar("always", always, 12),
-    fixed && bar("fixed", fixed, 12),
-    arm.estimate && s("circle", { class: `dot ${colour}`, cx: round(x(arm.estimate.mean)), cy: 12, r: 4.5 }));
+    best !== null && s("line", { class: "best", x1: x(best), x2: x(best), y1: 0, y2: 24 }),
+    arm.pulls > 0 && bar("always", arm.always_valid),
+    bar("fixed", arm.interval),
+    arm.estimate && inside(arm.estimate.mean) && s("circle", { class: `dot ${colour}`, cx: x(arm.estimate.mean), cy: 12, r: 4.5 }));
 }
 
-/** Shows the numbers below the pointer. */
+let pointer = null; // where it was last: {plot, x}
+
+/** Shows the numbers below the pointer in the legend. */
 export function readPointer(event) {
   const plot = event.target.closest?.("[data-chart]");
-  for (const other of document.querySelectorAll("[data-chart]")) if (other !== plot) leave(other);
-  const found = plot && drawn.get(plot.dataset.chart);
+  if (pointer && pointer.plot !== plot) leave(pointer.plot);
+  pointer = plot ? { plot, x: event.clientX } : null;
+  keepReading();
+}
+
+/** Shows them again after the picture was drawn anew. */
+export function keepReading() {
+  const found = pointer?.plot.isConnected && drawn.get(pointer.plot.dataset.chart);
   if (!found) return;
+  const { plot } = pointer;
   const box = plot.getBoundingClientRect();
   const scale = plot.querySelector("svg").viewBox.baseVal.width / box.width;
-  const at = (event.clientX - box.left) * scale;
-  const bin = nearest(found.axis.xs, at);
+  const bin = nearest(found.axis.xs, (pointer.x - box.left) * scale);
   const cursor = plot.querySelector(".cursor");
   cursor.hidden = false;
   cursor.style.left = `${found.axis.xs[bin] / scale}px`;
-  const told = found.rows.map((row) => `${row.label} ${found.show(row.values[bin])}`).join("  ·  ");
-  plot.parentElement.querySelector(".readout").textContent = `${found.axis.tell(bin)}: ${told}`;
+  tell(plot, found.axis.tell(bin), found.rows.map((row) => found.show(row.values[bin])));
 }
 
 function leave(plot) {
+  const found = drawn.get(plot.dataset.chart);
   plot.querySelector(".cursor").hidden = true;
-  plot.parentElement.querySelector(".readout").textContent = "";
+  tell(plot, plot.parentElement.querySelector("[data-told]").dataset.told, found.rows.map(found.rest));
+}
+
+function tell(plot, caption, numbers) {
+  plot.parentElement.querySelector("[data-told]").textContent = caption;
+  plot.parentElement.querySelectorAll(".legend .number").forEach((place, row) => {
+    place.textContent = numbers[row] ?? "";
+  });
 }
 
 function nearest(xs, at) {

@@ -36,7 +36,7 @@ function actions(test, admin) {
     test.status === "created" && button("start", "Start", "primary"),
     test.status === "paused" && button("start", "Resume", "primary"),
     test.status === "running" && button("pause", "Pause"),
-    open && button("add", "Add an arm"),
+    open && button("add", "Add arm"),
     open && button("end", "End", "danger"));
 }
 
@@ -94,7 +94,7 @@ function arms(test, report, admin) {
     return { ...arm, number, told };
   });
   const known = rows.flatMap((arm) => arm.told ?? []);
-  const scale = scaleOf(known.filter((arm) => arm.active));
+  const scale = scaleOf(known);
   const estimates = known.filter((arm) => arm.active && arm.estimate).map((arm) => arm.estimate.mean);
   const shared = {
     unit: report?.rewards !== "any",
@@ -154,7 +154,7 @@ function check(report, found, good, bad) {
   const total = found.observed.reduce((sum, value) => sum + value, 0);
   if (!total) return h("p", { class: "check" }, "There is nothing to check yet.");
   const fine = found.p_value >= MISMATCH;
-  const p = found.p_value < 1e-4 ? "p < 0.0001" : `p = ${found.p_value.toPrecision(2)}`;
+  const p = found.p_value < 1e-4 ? "p < 0.0001" : `p = ${Number(found.p_value.toPrecision(2))}`;
   const number = (value) => h("td", { class: "number" }, value);
   return h("div", { class: `check ${fine ? "fine" : "bad"}` },
     h("p", null, h("span", { class: "mark", "aria-hidden": "true" }, fine ? "✓" : "!"), `${fine ? good : bad} (${p}).`),

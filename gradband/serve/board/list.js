@@ -38,7 +38,8 @@ export class Traffic {
 }
 
 export function listView({ tests, traffic, filter, admin }) {
-  const found = tests.filter((test) => matches(test, filter));
+  const order = ["running", "paused", "created", "ended"];
+  const found = tests.filter((test) => matches(test, filter)).sort((a, b) => order.indexOf(a.status) - order.indexOf(b.status));
   const running = tests.filter((test) => test.status === "running").length;
   return [
     h("div", { class: "title", "data-key": "title" },
