@@ -173,9 +173,7 @@ class Batcher:
                     log.exception("a request failed", extra={"test": job.key})
                     job.error = error
                     return job
-            for test in turn.tests.values():
-                if test.events:
-                    test.write(store)
+            written = {test.key: test.write(store) for test in turn.tests.values() if test.events}
             store.commit()
             committed = True
         finally:
@@ -183,6 +181,7 @@ class Batcher:
                 store.rollback()
                 self._forget(turn)
         self._keep(turn)
+        self._metrics.count_events(written)
         return None
 
     def _bring_up(self, turn: Turn, keys: set[str]) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections import Counter
 from functools import partial
 from typing import Any
 
@@ -71,8 +72,9 @@ class LiveTest:
         self.version = version
         self.player.record = self.events.append
 
-    def write(self, store: Store) -> None:
-        """Writes the events since the last time, and the row."""
+    def write(self, store: Store) -> Counter[str]:
+        """Writes the events since the last time, and the row; returns how many there were of each kind."""
+        kinds = Counter(event["op"] for event in self.events if event is not None)
         rows = [
             (self.id, self.version + place, orjson.dumps(event).decode())
             for place, event in enumerate(self.events, 1)
@@ -100,6 +102,7 @@ class LiveTest:
         )
         if self.version - self.snapshot >= max(SNAPSHOT_AFTER, 2 * self.snapshot_size):
             self.write_snapshot(store)
+        return kinds
 
     def write_snapshot(self, store: Store) -> None:
         """Stores the player's state, from which a restart needs only the later events."""

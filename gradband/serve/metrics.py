@@ -1,6 +1,7 @@
 """What `/metrics` shows, for Prometheus."""
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -37,13 +38,22 @@ class Metrics:
         self.queue = Gauge(
             "gradband_queue", "Requests that wait for a turn.", multiprocess_mode="livesum", **mine
         )
-        self._children: dict[tuple[str, int], Any] = {}
+        self._children: dict[tuple[str, int | str], Any] = {}
         self._times: dict[str, Any] = {}
 
     def turn(self, size: int, seconds: float, waiting: int) -> None:
         self.queue.set(waiting)
         self.turns.observe(seconds)
         self.turn_sizes.observe(size)
+
+    def count_events(self, written: Mapping[str, Mapping[str, int]]) -> None:
+        """Counts committed events, by test and kind."""
+        for test, kinds in written.items():
+            for kind, count in kinds.items():
+                child = self._children.get((test, kind))
+                if child is None:
+                    child = self._children[test, kind] = self.events.labels(test, kind)
+                child.inc(count)
 
     def request(self, route: str, status: int, seconds: float) -> None:
         child = self._children.get((route, status))

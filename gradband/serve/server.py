@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import socket
 import sys
 import tempfile
@@ -41,13 +42,14 @@ def create_app(options: Options) -> Gate:
 
 
 class Server(uvicorn.Server):
-    """Tells the application at once when it is to stop, so that streams end."""
+    """Tells the application at once when it is to stop, so that streams end; then exits with 0."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         app = self.config.app
         if isinstance(app, Gate):
             app.service.stopping.set()
-        super().handle_exit(sig, frame)
+        self.force_exit = self.should_exit and sig == signal.SIGINT  # by pressing Ctrl+C again
+        self.should_exit = True
 
 
 def run(options: Options) -> None:
