@@ -226,6 +226,11 @@ def add_flags(app: FastAPI) -> None:
 def add_operations(app: FastAPI) -> None:
     """Routes for those who run the service."""
 
+    @app.get("/v1/me", tags=["operations"], response_model=models.Me)
+    async def show_token(token: Read) -> Any:
+        """Whose token this is, and what it may do."""
+        return {"name": token.name, "role": token.role}
+
     @app.get("/healthz", tags=["operations"])
     async def is_alive() -> dict[str, str]:
         """Whether the process answers."""

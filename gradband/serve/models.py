@@ -26,6 +26,13 @@ class Error(BaseModel):
     error: str
 
 
+class Me(BaseModel):
+    """The token of a request."""
+
+    name: str
+    role: Annotated[str, Field(pattern="^(read|admin)$")]
+
+
 class NewTest(Given):
     """A test to create. Its settings are those of a player."""
 
