@@ -13,7 +13,8 @@ EXTRAS = {"fit": "data", "export": "onnx"}
 """what a command needs if that is not the extra `learn`"""
 USAGE = f"""gradband {__version__}, as installed for production:
 
-  gradband play FILE    plays a policy (see gradband play --help)
+  gradband play FILE                  plays a policy (see gradband play --help)
+  gradband weights FILE COUNTS.csv    computes each arm's share from counts
 
 Every other command needs pip install 'gradband[learn]'."""
 
@@ -62,6 +63,11 @@ def run(words: list[str]) -> int:
         from gradband.cli.play import play
 
         play(words[1:])
+        return 0
+    if command == "weights":
+        from gradband.cli.weights import weights
+
+        weights(words[1:])
         return 0
     use_cache()
     try:
