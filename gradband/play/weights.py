@@ -68,7 +68,7 @@ def assign(unit: str, weights: Sequence[float] | np.ndarray, salt: str = "") -> 
     cumulated share exceeds u. If shares change, some units change arms: store what a unit had if it must
     not change.
 
-    >>> assign("user-17", [0.5, 0.5]), assign("user-17", [0.5, 0.5], salt="prices")
+    >>> assign("user-17", [0.5, 0.5]), assign("user-17", [0.5, 0.5], salt="buttons")
     (0, 1)
 
     Args:
