@@ -3,8 +3,11 @@
 import hashlib
 import itertools
 import json
+import re
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
@@ -172,6 +175,17 @@ def test_units_keep_their_arms_for_ever():
             assign("x", wrong)
     with pytest.raises(gb.InputError, match="unit and salt must be strings"):
         assign(3, [1, 1])
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="there is no Node.js here")
+def test_javascript_in_the_docs_assigns_alike():
+    page = Path(__file__).parents[1] / "docs" / "feature-flags.md"
+    (code,) = re.findall(r"```js\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    units = [*GOLDEN, "ü", ""]
+    code += f'console.log(JSON.stringify({json.dumps(units)}.map(u => assign(u, [2, 3, 5], "colours"))));'
+    words = ["node", "--input-type=module", "-e", code]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == [assign(unit, [2, 3, 5], "colours") for unit in units]
 
 
 def test_units_are_assigned_by_shares_and_independently_of_other_tests():
