@@ -224,6 +224,7 @@ ROUTES = {
     ("POST", "/ofrep/v1/evaluate/flags"): "decide",
     ("GET", "/metrics"): "read",
     ("GET", "/v1/live"): "read",
+    ("GET", "/v1/me"): "read",
 }
 OPEN = {("GET", "/healthz"), ("GET", "/readyz")}
 
