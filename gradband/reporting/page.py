@@ -79,7 +79,8 @@ def _numbers(report: "Report") -> str:
     return _table("One row per arm", HEADS, rows) + (
         f"<p>The interval for one look misses the truth in {error} of tests if you look once, at a time "
         f"fixed in advance. The always-valid one ever misses it in at most {error}, however often "
-        "you look. P(best), and the expected loss per decision of staying with an arm, are under a posterior.</p>"
+        "you look. P(best), and the expected loss per decision of staying with an arm, are under "
+        "a posterior.</p>"
     )
 
 
