@@ -93,6 +93,16 @@ def test_a_policy_is_played_in_production_as_it_is_here(production, files):
     assert again == [int(player.select()) for _ in range(3)]
 
 
+def test_a_test_is_reported_on_in_production(production, files):
+    assert production.python(PLAY.replace("test.jsonl", "report.jsonl"), files("softelim")).returncode == 0
+    ran = production.run("gradband", "report", "report.jsonl", "--html", "report.html")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "Were arms chosen as often as logged? Yes" in ran.stdout
+    assert "<svg" in (production.folder / "report.html").read_text(encoding="utf-8")
+    told = production.python("import gradband as gb\nprint(gb.report('report.jsonl').sentence)")
+    assert told.stdout == ran.stdout.splitlines()[0] + "\n"
+
+
 @pytest.mark.parametrize(
     ("command", "extra"), [("learn", "learn"), ("compare", "learn"), ("fit", "data"), ("export", "onnx")]
 )
@@ -108,6 +118,7 @@ def test_production_knows_its_version_and_says_what_it_can_do(production):
         ran = production.run("gradband", *words)
         assert (ran.returncode, ran.stderr) == (0, "")
         assert "gradband play FILE" in ran.stdout
+        assert "gradband report JOURNAL" in ran.stdout
         assert "pip install 'gradband[learn]'" in ran.stdout
     assert "--journal" in production.run("gradband", "play", "--help").stdout
 
