@@ -146,6 +146,45 @@ def test_names_that_need_an_extra_say_so_in_python(production):
     assert ran.stdout.splitlines() == ["the extra 'learn': pip install 'gradband[learn]'"] * 7
 
 
+def test_the_service_names_its_extra(production):
+    ran = production.run("gradband", "serve", "--db", "tests.db")
+    sentence = "gradband: gradband serve needs the extra 'serve': pip install 'gradband[serve]'\n"
+    assert (ran.returncode, ran.stdout, ran.stderr) == (2, "", sentence)
+    assert "--workers" in production.run("gradband", "serve", "--help").stdout
+
+
+SERVE = """
+import json, os, subprocess, sys, time, urllib.request
+serve = [sys.argv[1], "serve"]
+token = subprocess.run([*serve, "token", "--db", "t.db", "--role", "admin"], capture_output=True, text=True).stdout
+service = subprocess.Popen([*serve, "--db", "t.db", "--port", "0"], stderr=subprocess.PIPE, text=True)
+port = next(line["port"] for line in map(json.loads, service.stderr) if line["message"] == "listening")
+def ask(path, body):
+    headers = {"Authorization": "Bearer " + token.strip(), "Content-Type": "application/json"}
+    asked = urllib.request.Request(f"http://127.0.0.1:{port}{path}", json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(asked, timeout=20) as answer:
+        return json.load(answer)
+ask("/v1/tests", {"key": "home", "policy": "ts", "arms": ["red", "blue"]})
+ask("/v1/tests/home/start", {})
+print(ask("/v1/tests/home/decide", {})["label"])
+with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=20) as answer:
+    print(answer.read().decode()[:15])
+service.terminate()
+print(service.wait())
+"""
+
+
+@pytest.mark.slow
+def test_the_extra_serve_serves(wheel, tmp_path):
+    service = Environment(tmp_path, wheel, "[serve]")
+    assert not {"jax", "numba", "scipy", "typer"} & set(service.python(PACKAGES).stdout.split())
+    ran = service.python(SERVE, str(service.bin / "gradband"))
+    assert ran.returncode == 0, ran.stderr
+    label, page, status = ran.stdout.splitlines()
+    assert label in ("red", "blue")
+    assert (page, status) == ("<!doctype html>", "0")
+
+
 @pytest.mark.slow
 def test_the_extra_learn_learns(wheel, tmp_path):
     research = Environment(tmp_path, wheel, "[learn]")
