@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import gradband as gb
+from gradband.play import segments
 from gradband.play.journal import Journal
 from gradband.play.player import Player
 from gradband.play.service import respond
@@ -44,6 +45,13 @@ def play(policy, lines, *options):
 def ask(player, request, journal=None):
     line = request if isinstance(request, bytes) else json.dumps(request).encode()
     return json.loads(respond(player, journal, line, 1))
+
+
+def events_of(path):
+    """All events of a journal, from all its files."""
+    lines = [line for file in (*segments.older(path), path) for line in file.read_bytes().splitlines()]
+    events = [event for event in map(json.loads, lines) if "op" in event]
+    return [event for event in events if event["op"] not in ("snapshot", "part")]
 
 
 def without_times(value):
@@ -568,7 +576,7 @@ def play_in_threads(policy, path, threads, decisions, commit_every=None):
     with Player(policy, journal=path) as again:
         assert again.state() == state
         assert again.journal.events == 2 * threads * decisions
-    events = [json.loads(line) for line in path.read_bytes().splitlines()[1:]]
+    events = events_of(path)
     selects = {e["id"]: (e["arm"], e["p"]) for e in events if e["op"] == "select"}
     updates = {e["id"]: e["reward"] for e in events if e["op"] == "update"}
     assert len(selects) == len(updates) == len(answers) == threads * decisions
@@ -761,7 +769,7 @@ def kill_and_restart(policy, journal, times, seed):
                 rewarded[id] = (rewarded[id][0], True)
     with Player(policy, journal=journal) as player:
         state = player.state()
-    events = [json.loads(line) for line in journal.read_bytes().splitlines()[1:]]
+    events = events_of(journal)
     selects = {e["id"]: e for e in events if e["op"] == "select"}
     updates = [e for e in events if e["op"] == "update"]
     assert len(selects) == sum(e["op"] == "select" for e in events)
