@@ -297,6 +297,25 @@ def test_snapshots_that_can_not_be_are_refused(softelim, tmp_path, field):
             Player(softelim, journal=path)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"first": 9},
+        {"first": 10**9},
+        {"segment": 0},
+        {"segment": "1"},
+        {"events": -1},
+        {"settings": 3},
+        {"version": 3},
+    ],
+)
+def test_headers_that_can_not_be_are_refused(softelim, tmp_path, changes):
+    path = tmp_path / "journal.jsonl"
+    forge(path, [journal_lines.header(Player(softelim, 0), 1, 0) | changes])
+    with pytest.raises(gb.InputError, match="line 1:"):
+        Player(softelim, journal=path)
+
+
 def test_a_journal_of_version_1_goes_on_as_one_of_version_2(softelim, tmp_path):
     path = tmp_path / "journal.jsonl"
     player = Player(softelim, 5)

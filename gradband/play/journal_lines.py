@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from typing import IO, TYPE_CHECKING, Any
 
-from gradband.core.errors import InputError, number_of_arms, shown
+from gradband.core.errors import InputError, number_of_arms, shown, whole
 from gradband.play import checks, events
 from gradband.play.settings import Settings
 
@@ -140,7 +140,7 @@ class Reader:
             raise InputError(f"the journal was started with the seed {seed}: use that seed, or give none")
         settings = player.settings
         if self.version == VERSION:
-            self.segment = checks.check_count("segment", found.get("segment"))
+            self.segment = whole("segment", found.get("segment"))
             self.events = checks.check_count("events", found.get("events"))
             settings = Settings.from_dict(found.get("settings")).stored_as(player.settings)
             given, kept = player.settings.as_dict(), settings.as_dict()
@@ -150,8 +150,10 @@ class Reader:
                         f"the journal was started with {name} = {shown(kept[name])}, not "
                         f"{shown(given[name])}: give the same settings, or none"
                     )
-        first = found.get("first", player.policy.arms)
-        player.begin(seed, settings, number_of_arms(first))
+        first = number_of_arms(found.get("first", player.policy.arms))
+        if self.segment == 1 and first != player.policy.arms:
+            raise InputError(f"{player.policy.name} has {player.policy.arms} arms, not {first}")
+        player.begin(seed, settings, first)
 
     def _find_policy(self, found: dict[str, Any]) -> None:
         """Plays the policy that the file began with, if it can be had."""
