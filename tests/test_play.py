@@ -84,6 +84,33 @@ def test_requests_are_answered_in_their_order(policy):
     assert answers[9]["state"]["active"] == [1, 2, 3, 4]
 
 
+def test_settings_are_options(policy, tmp_path):
+    path = str(tmp_path / "journal.jsonl")
+    options = ("--wait", "0.2s", "--arms", "red,blue,green,black", "--floor", "0.05", "--control", "blue")
+    options += ("--control-share", "0.3", "--cap", "0.8", "--journal", path, "--compact-every", "4")
+    lines = [{"op": "select", "unit": "a"}, {"op": "select", "unit": "a"}, {"op": "weights"}]
+    done, answers = play(policy, lines, *options)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [answer.get("returning") for answer in answers] == [False, True, None]
+    assert answers[0]["label"] == answers[1]["label"]
+    assert list(answers[2]["weights"]) == ["red", "blue", "green", "black"]
+    assert answers[2]["weights"]["blue"] >= 0.3
+    time.sleep(0.3)
+    more = [{"op": "expire"}, {"op": "update", "id": "#1", "reward": 1}, {"op": "add", "arm": "white"}]
+    more += [{"op": "retire", "arm": "red"}, {"op": "state"}, {"op": "select", "unit": "b", "count": 3}]
+    done, answers = play(policy, more, "--journal", path)  # which has the settings
+    assert [answer.get("error") for answer in answers[:-1]] == [None] * 5
+    assert answers[0] == {"op": "expire", "expired": 1}
+    assert sum(answers[4]["state"]["memory"]["sums"]) + (answers[4]["state"]["finished"] == []) >= 1
+    assert answers[4]["state"]["labels"][4] == "white"
+    assert "a batch has no unit" in answers[5]["error"]
+    done, _ = play(policy, [], "--journal", path, "--wait", "1h")
+    assert "was started with wait = 0.2, not 3600.0" in done.stderr
+    assert "Traceback" not in done.stderr
+    done, _ = play(policy, [], "--floor", "0.5")
+    assert (done.returncode, "4 arms with a floor of 0.5" in done.stderr) == (2, True)
+
+
 def test_a_state_goes_on_in_another_process(policy):
     _, (_, answer) = play(policy, [{"op": "select", "id": "a"}, {"op": "state"}])
     _, (restored, update) = play(

@@ -13,8 +13,9 @@ EXTRAS = {"fit": "data", "export": "onnx"}
 """what a command needs if that is not the extra `learn`"""
 USAGE = f"""gradband {__version__}, as installed for production:
 
-  gradband play FILE       plays a policy (see gradband play --help)
-  gradband report JOURNAL  who leads a test, and whether one may stop (see gradband report --help)
+  gradband play FILE                  plays a policy (see gradband play --help)
+  gradband weights FILE COUNTS.csv    computes each arm's share from counts
+  gradband report JOURNAL             says who leads a test, and whether one may stop
 
 Every other command needs pip install 'gradband[learn]'."""
 
@@ -63,6 +64,11 @@ def run(words: list[str]) -> int:
         from gradband.cli.play import play
 
         play(words[1:])
+        return 0
+    if command == "weights":
+        from gradband.cli.weights import weights
+
+        weights(words[1:])
         return 0
     if command == "report":
         from gradband.cli.report import report
