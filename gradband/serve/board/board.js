@@ -15,6 +15,7 @@ const [header, banner, main, announcer] = ["header", "banner", "main", "announce
 
 const board = {
   me: null, // {name, role}
+  policies: [],
   tests: null,
   test: null,
   report: null,
@@ -156,11 +157,13 @@ async function lookAtTest(key, mine) {
     ask(pathOf(key)),
     ask(`${pathOf(key)}/report`).catch((error) => error),
   ]);
+  const named = board.policies.some((policy) => policy.fingerprint === test.policy);
+  const policies = named ? board.policies : (await ask("v1/policies")).policies;
   if (mine !== turn) return;
   if (report instanceof ApiError && report.status === 401) throw report;
   const before = board.test?.key === key ? { status: board.test.status, advice: board.report?.advice } : null;
   board.traffic.note([test]);
-  Object.assign(board, { test, missing: null });
+  Object.assign(board, { test, policies, missing: null });
   if (report instanceof Error) Object.assign(board, { reportError: report.message });
   else Object.assign(board, { report, reportError: null });
   succeeded();

@@ -49,7 +49,7 @@ export function sharesChart(report, width) {
   const name = "shares";
   drawn.set(name, { axis, rows, show: format.percent, rest: () => "" });
   return figure(name, "Shares over time", `Probability of each arm${perBin > 1 ? `, over ${format.count(perBin)} decisions at a time` : ""}.`, rows, axis, [
-    ...areas, ...frame(axis, width, [0, 0.5, 1], y, (tick) => `${100 * tick}\u202f%`),
+    ...areas, ...frame(axis, width, [0, 0.5, 1], y, (tick) => format.tick(tick, true)),
   ], width, format.percent);
 }
 
@@ -69,7 +69,7 @@ export function ratesChart(report, width) {
   const show = (value) => format.rate(value, unit);
   drawn.set("rates", { axis, rows, show, rest: (row) => show(last(row.values)) });
   return figure("rates", "Mean reward so far", "Naive means of the decisions that count. They move a lot at first.", rows, axis, [
-    clip, ...frame(axis, width, ticks, y, (tick) => format.rate(tick, unit)), s("g", { "clip-path": "url(#inside)" }, lines),
+    clip, ...frame(axis, width, ticks, y, (tick) => format.tick(tick, unit)), s("g", { "clip-path": "url(#inside)" }, lines),
   ], width, show);
 }
 

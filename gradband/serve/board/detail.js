@@ -9,7 +9,7 @@ const MISMATCH = 0.01; // a p-value below which the numbers are not to be truste
 const TWO_COLUMNS = 860; // pixels
 
 /** Everything about a test; `report` is null until it has come. */
-export function detailView({ test, report, reportError, perSecond, admin, width }) {
+export function detailView({ test, report, reportError, policies, perSecond, admin, width }) {
   const columns = width >= TWO_COLUMNS ? 2 : 1;
   const inner = Math.floor((width - (columns - 1) * 20) / columns - 42);
   return [
@@ -23,7 +23,7 @@ export function detailView({ test, report, reportError, perSecond, admin, width 
     arms(test, report, admin),
     report && checks(report),
     report && notes(report),
-    settings(test),
+    settings(test, policies),
     history(test),
   ];
 }
@@ -154,7 +154,7 @@ function check(report, found, good, bad) {
   const total = found.observed.reduce((sum, value) => sum + value, 0);
   if (!total) return h("p", { class: "check" }, "There is nothing to check yet.");
   const fine = found.p_value >= MISMATCH;
-  const p = found.p_value < 1e-4 ? "p < 0.0001" : `p = ${Number(found.p_value.toPrecision(2))}`;
+  const p = found.p_value < 1e-4 ? "p\u00a0<\u00a00.0001" : `p\u00a0=\u00a0${Number(found.p_value.toPrecision(2))}`;
   const number = (value) => h("td", { class: "number" }, value);
   return h("div", { class: `check ${fine ? "fine" : "bad"}` },
     h("p", null, h("span", { class: "mark", "aria-hidden": "true" }, fine ? "✓" : "!"), `${fine ? good : bad} (${p}).`),
@@ -174,10 +174,11 @@ function notes(report) {
       ["html", "csv", "json"].map((kind) => h("button", { type: "button", class: "small", "data-do": "download", "data-format": kind }, kind.toUpperCase()))));
 }
 
-function settings(test) {
+function settings(test, policies) {
   const given = test.settings ?? {};
+  const policy = policies.find((found) => found.fingerprint === test.policy);
   const rows = [
-    ["Policy", h("code", null, test.policy)],
+    ["Policy", [policy && `${policy.name} `, h("code", null, test.policy)]],
     ["Wait for rewards", format.duration(given.wait)],
     format.known(given.default) && given.wait !== null && ["Reward after that", String(given.default)],
     ["Floor of every arm", format.percent(given.floor ?? 0)],
