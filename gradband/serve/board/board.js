@@ -173,7 +173,8 @@ async function lookAtTest(key, mine) {
 
 function succeeded() {
   board.updated = new Date();
-  if (board.connection !== "lost") setBanner("");
+  if (board.connection === "lost") board.connection = "polling"; // it answers, whatever the stream does
+  setBanner("");
   show();
 }
 
@@ -182,7 +183,8 @@ function failed(error) {
   else if (error.status === 404 || error.status === 422) {
     board.missing = error;
     show();
-  } else if (error.status !== 0) {
+  } else if (error.status === 0) setConnection("lost");
+  else {
     setBanner(`${error.message} The board tries again by itself.`);
     again = true;
   }
