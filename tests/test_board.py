@@ -140,7 +140,7 @@ def test_a_whole_life(tab, service):
     dialog.get_by_role("button", name="Create").click()
 
     board.see(".chip", "Not started")
-    board.see(".sentence", "Can't tell")
+    board.see(".sentence", "Not started: it makes no decisions yet")
     assert page.title() == "life – gradband"
     board.press("Start", "Start", reason="Design is done")
     board.see(".chip", "Running")

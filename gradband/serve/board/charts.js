@@ -68,7 +68,7 @@ export function ratesChart(report, width) {
   const clip = s("clipPath", { id: "inside" }, s("rect", { x: EDGE.left, y: EDGE.top - 2, width: Math.max(width - EDGE.left - EDGE.right + 2, 0), height: HEIGHT - EDGE.top - EDGE.bottom + 4 }));
   const show = (value) => format.rate(value, unit);
   drawn.set("rates", { axis, rows, show, rest: (row) => show(last(row.values)) });
-  return figure("rates", "Mean reward so far", "Naive means of the decisions that count. They move a lot at first.", rows, axis, [
+  return figure("rates", "Mean reward so far", "Naive means, which move a lot at first.", rows, axis, [
     clip, ...frame(axis, width, ticks, y, (tick) => format.tick(tick, unit)), s("g", { "clip-path": "url(#inside)" }, lines),
   ], width, show);
 }
