@@ -283,11 +283,8 @@ def main() -> None:
     for setting in given.settings.split(","):
         for policy in given.policies.split(","):
             shares: Shares | None = None
-            done = {
-                row["seed"]
-                for row in read(given.out)
-                if (row["setting"], row["policy"]) == (setting, policy)
-            }
+            mine = [row for row in read(given.out) if (row["setting"], row["policy"]) == (setting, policy)]
+            done = {row["seed"] for row in mine}
             for seed in set() if given.summary else sorted({*range(given.tests // BLOCK)} - done):
                 if shares is None:
                     shares = thompson if policy == "ts" else learned_policy(policy, SETTINGS[setting])

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from gradband.learning.learn import learn
     from gradband.learning.recipes import Recipe, annealed
     from gradband.play.player import Player
+    from gradband.play.settings import Settings
+    from gradband.play.weights import assign, weights
     from gradband.policies.policy_file import Learned, load
     from gradband.problems import Problem, priors, rewards
     from gradband.reporting.report import report
@@ -44,6 +46,9 @@ _HOMES = {
     "load": "policies.policy_file",
     "Player": "play.player",
     "report": "reporting.report",
+    "Settings": "play.settings",
+    "assign": "play.weights",
+    "weights": "play.weights",
     "evaluate": "evaluation.evaluate",
     "Explanation": "evaluation.explain",
     "explain": "evaluation.explain",
@@ -67,9 +72,11 @@ __all__ = [
     "Player",
     "Problem",
     "Recipe",
+    "Settings",
     "Sweep",
     "__version__",
     "annealed",
+    "assign",
     "estimate",
     "evaluate",
     "exact",
@@ -82,6 +89,7 @@ __all__ = [
     "report",
     "rewards",
     "sweep",
+    "weights",
 ]
 
 

@@ -16,6 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from gradband.serve.store import open_store
+from gradband.serve.tokens import create_token
+
 ROOT = Path(__file__).parents[1]
 LABELS = ["red", "blue", "green", "grey"]  # of policies with four arms
 
@@ -36,12 +39,22 @@ def gradband(*words, **environ):
     return ran.stdout.strip()
 
 
+def new_token(db, role):
+    """A token, and the tables if there are none."""
+    store = open_store(str(db))
+    store.migrate()
+    try:
+        return create_token(store, role)
+    finally:
+        store.close()
+
+
 class Running:
     """A service in a process of its own, on a port that it keeps when it is started again."""
 
     def __init__(self, db, *words, token=None):
         self.db, self.words, self.port = str(db), words, free_port()
-        self.token = token or gradband("serve", "token", "--db", self.db, "--role", "admin")
+        self.token = token or new_token(self.db, "admin")
         self.log = b""
         self.start()
 
@@ -204,8 +217,6 @@ def check_nothing_lost(events, clients):
 
 def read_events(db, key="home"):
     """All events of a test, from the database."""
-    from gradband.serve.store import open_store
-
     store = open_store(str(db))
     rows = store.execute(
         "SELECT body FROM events JOIN tests ON test = id WHERE key = ? ORDER BY seq", (key,)
@@ -219,7 +230,10 @@ class Postgres:
 
     def __init__(self, bin):
         self.bin = bin
-        self.folder = Path(tempfile.mkdtemp(prefix="gradband-pg-"))
+        # Its crashes are those of processes, which lose nothing in memory, and recover there in no time.
+        memory = Path("/dev/shm")
+        roomy = memory.is_dir() and shutil.disk_usage(memory).free > 500 << 20
+        self.folder = Path(tempfile.mkdtemp(prefix="gradband-pg-", dir=memory if roomy else None))
         self._user = (
             {"user": "postgres", "group": "postgres", "extra_groups": []} if os.getuid() == 0 else {}
         )
@@ -294,11 +308,7 @@ class Postgres:
         self.process.wait()
 
     def close(self):
-        self.process.send_signal(signal.SIGQUIT)  # at once: nothing of it is needed again
-        try:
-            self.process.wait(20)
-        except subprocess.TimeoutExpired:
-            self.kill()
+        self.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

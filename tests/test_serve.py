@@ -10,6 +10,7 @@ from fastapi.testclient import TestClient
 from serving import LABELS
 
 import gradband as gb
+from gradband.cli import main
 from gradband.serve import gate, limits, live, operations, service
 from gradband.serve.options import Options
 from gradband.serve.server import create_app
@@ -224,6 +225,7 @@ ROUTES = {
     ("POST", "/ofrep/v1/evaluate/flags"): "decide",
     ("GET", "/metrics"): "read",
     ("GET", "/v1/live"): "read",
+    ("GET", "/v1/me"): "read",
 }
 OPEN = {("GET", "/healthz"), ("GET", "/readyz")}
 
@@ -490,3 +492,27 @@ def test_the_timer_outlives_a_database_that_is_away(home, monkeypatch):
     time.sleep(1.2)
     assert home("GET", "/healthz").status_code == 200
     assert json.loads(home("GET", "/readyz").text) == {"status": "ok"}
+
+
+def test_a_test_can_name_a_policy_that_needs_no_file(api, files):
+    spec = {"key": "home", "policy": "ts", "arms": ["red", "blue"]}
+    made = api.ok("POST", "/v1/tests", spec)
+    (policy,) = api.ok("GET", "/v1/policies")["policies"]
+    assert (policy["fingerprint"], policy["name"], policy["arms"]) == (made["policy"], "ts", 2)
+    api.ok("POST", "/v1/tests/home/start")
+    for number in range(6):
+        reward(api, decide(api)["id"], number % 2)
+    other = api.ok("PUT", "/v1/tests/home/policy", {"policy": "ucb1", "reason": "to compare"})["policy"]
+    assert other not in ("ucb1", made["policy"])
+    assert api.ok("PUT", "/v1/tests/home/policy", {"policy": "ucb1", "reason": "again"})["policy"] == other
+    decide(api)
+
+
+def test_gradband_report_reads_the_database_in_use(home, capsys):
+    for number in range(10):
+        reward(home, decide(home)["id"], number % 2)
+    main.run(["report", "--db", str(home.db), "home", "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert sum(arm["pulls"] for arm in found["arms"]) == 10
+    with pytest.raises(gb.InputError, match="no test 'other'"):
+        main.run(["report", "--db", str(home.db), "other"])

@@ -59,10 +59,6 @@ def test_a_killed_service_with_sqlite_loses_nothing(files, tmp_path):
     check_service_killed(tmp_path / "tests.db", files("softelim"), times=2)
 
 
-def test_a_killed_service_with_postgres_loses_nothing(files, postgres):
-    check_service_killed(postgres.new(), files("softelim"), times=1)
-
-
 def test_a_killed_database_loses_nothing(files, postgres):
     check_database_killed(postgres, files("softelim"), times=1)
 

@@ -1,5 +1,6 @@
 """Entry point of the command line: chooses a command's parser, and reports errors in one sentence."""
 
+import importlib
 import os
 import sys
 import warnings
@@ -11,11 +12,14 @@ from gradband.core.extras import extra_of, needs
 
 EXTRAS = {"fit": "data", "export": "onnx"}
 """what a command needs if that is not the extra `learn`"""
+ALONE = ("play", "weights", "report", "serve")
+"""commands with a parser of their own, which need neither Typer nor JAX"""
 USAGE = f"""gradband {__version__}, as installed for production:
 
-  gradband play FILE       plays a policy (see gradband play --help)
-  gradband report JOURNAL  who leads a test, and whether one may stop (see gradband report --help)
-  gradband serve           serves many tests over HTTP: needs pip install 'gradband[serve]'
+  gradband play FILE                plays a policy (see gradband play --help)
+  gradband weights FILE COUNTS.csv  computes each arm's share from counts
+  gradband report JOURNAL           who leads a test, and whether one may stop
+  gradband serve --db tests.db      serves many tests; needs pip install 'gradband[serve]'
 
 Every other command needs pip install 'gradband[learn]'."""
 
@@ -60,20 +64,8 @@ def main() -> None:
 def run(words: list[str]) -> int:
     """Runs a command and returns its exit code. If a package is missing, the error names the extra."""
     command = words[0] if words else "--help"
-    if command == "play":
-        from gradband.cli.play import play
-
-        play(words[1:])
-        return 0
-    if command == "serve":
-        from gradband.cli.serve import serve
-
-        serve(words[1:])
-        return 0
-    if command == "report":
-        from gradband.cli.report import report
-
-        report(words[1:])
+    if command in ALONE:
+        getattr(importlib.import_module(f"gradband.cli.{command}"), command)(words[1:])
         return 0
     use_cache()
     try:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gradband.cli.play import Parser
+from gradband.core.extras import extra_of, needs
 
 SUMMARY = "Report on a test: who leads, by how much, and whether one may stop."
 DESCRIPTION = f"""{SUMMARY}
@@ -29,6 +30,7 @@ EXAMPLES = """Examples:
   gradband report test-17.jsonl
   gradband report test-17.jsonl --html report.html --csv arms.csv
   gradband report test-17.jsonl --json | jq .advice
+  gradband report --db tests.db home
   gradband report test-17.jsonl --confidence 0.9 --tolerance 0.005
 """
 
@@ -41,7 +43,10 @@ def make_parser() -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("journal", metavar="JOURNAL", type=Path, help="The journal of a player.")
+    what = "The journal of a player; with --db, the key of a test."
+    parser.add_argument("journal", metavar="JOURNAL", type=Path, help=what)
+    address = "The database of gradband serve: a SQLite file or postgresql://…."
+    parser.add_argument("--db", metavar="DB", help=address)
     parser.add_argument("--json", action="store_true", help="Print one JSON object.")
     parser.add_argument("--csv", metavar="FILE", type=Path, help="Write one row per arm.")
     parser.add_argument("--html", metavar="FILE", type=Path, help="Write a page that needs nothing else.")
@@ -60,7 +65,16 @@ def report(words: Sequence[str]) -> None:
     from gradband.core.files import to_json, write_text
     from gradband.reporting.journals import read_journal
 
-    ledger = read_journal(given.journal)
+    if given.db is None:
+        ledger = read_journal(given.journal)
+    else:
+        try:
+            from gradband.serve.reports import read_test
+        except ModuleNotFoundError as error:
+            if extra_of(error) is None:
+                raise
+            raise needs("gradband report --db", "serve") from None
+        ledger = read_test(given.db, str(given.journal))
     found = ledger.report(time.time() if given.now else None, given.confidence, given.tolerance)
     if given.csv is not None:
         write_text(given.csv, found.to_csv())

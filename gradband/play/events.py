@@ -23,10 +23,32 @@ MOST_DRAWS = 2**63 - 1
 LAST_TIME = 1e11  # seconds since 1970: in three thousand years
 LONGEST_REASON = 2000
 STATE_KEYS = (
-    *("format", "version", "policy", "fingerprint", "seed", "drawn", "decisions", "numbered", "arms"),
-    *("active", "fresh", "rounds", "memory", "open", "finished"),
+    "format version policy fingerprint seed drawn decisions numbered arms active fresh rounds memory open "
+    "finished"
 )
-NEW_STATE_KEYS = ("settings", "t", "first", "labels", "units")  # version 2 had none of them
+
+
+class Keys:
+    """The keys that something must have, and those that it may have."""
+
+    def __init__(self, needed: str, optional: str = "") -> None:
+        self.needed = frozenset(needed.split())
+        self.all = self.needed | frozenset(optional.split())
+
+
+KEYS = {
+    "decision": Keys("op id arm p drawn", "t ps unit"),
+    "batch": Keys("op id arms p drawn", "t"),
+    "update": Keys("op id reward heard drawn", "t late"),
+    "sums": Keys("op id sums drawn", "t late"),
+    "expire": Keys("op id heard drawn t"),
+    "expire many": Keys("op id sums drawn t"),
+    "add": Keys("op arm", "t label"),
+    "retire": Keys("op arm", "t"),
+    "swap": Keys("op fingerprint policy reason t"),
+    "state": Keys(f"{STATE_KEYS} settings t first labels units"),
+    "state of version 2": Keys(STATE_KEYS),
+}
 
 
 def check_event(player: "Player", event: Any) -> None:
@@ -64,8 +86,7 @@ def _check_select(player: "Player", event: Event) -> None:
 
 
 def _check_update(player: "Player", event: Event) -> None:
-    rewards = ("sums",) if "sums" in event else ("reward", "heard")
-    _check_keys(event, ("op", "id", *rewards, "drawn"), ("t", "late"))
+    _check_keys(event, KEYS["sums" if "sums" in event else "update"])
     pending, policy = player.pending, player.policy
     late = event.get("late", False)
     if late not in (True, False) or (late and not pending.expired(event["id"])):
@@ -84,8 +105,7 @@ def _check_update(player: "Player", event: Event) -> None:
 
 
 def _check_expire(player: "Player", event: Event) -> None:
-    what = "sums" if "sums" in event else "heard"
-    _check_keys(event, ("op", "id", what, "drawn"), ("t",))
+    _check_keys(event, KEYS["expire many" if "sums" in event else "expire"])
     made = player.pending.waiting(event["id"])
     if ("arms" in made) != ("sums" in event):
         raise InputError(f"{shown(event['id'])} needs sums if it is a batch, and else a reward")
@@ -96,7 +116,7 @@ def _check_expire(player: "Player", event: Event) -> None:
 
 
 def _check_add(player: "Player", event: Event) -> None:
-    _check_keys(event, ("op", "arm"), ("t", "label"))
+    _check_keys(event, KEYS["add"])
     player.need_flexible("added")
     arm = check_count("arm", event["arm"])
     if arm != player.known_arms.ever or arm >= MOST_ARMS:
@@ -106,7 +126,7 @@ def _check_add(player: "Player", event: Event) -> None:
 
 
 def _check_retire(player: "Player", event: Event) -> None:
-    _check_keys(event, ("op", "arm"), ("t",))
+    _check_keys(event, KEYS["retire"])
     player.need_flexible("retired")
     check_count("arm", event["arm"])
     if event["arm"] not in player.known_arms.active or len(player.known_arms.active) == 1:
@@ -114,7 +134,7 @@ def _check_retire(player: "Player", event: Event) -> None:
 
 
 def _check_swap(player: "Player", event: Event) -> None:
-    _check_keys(event, ("op", "fingerprint", "policy", "reason", "t"))
+    _check_keys(event, KEYS["swap"])
     check_reason(event["reason"])
     if not is_id(event["fingerprint"]):
         raise InputError(f"a fingerprint must be a string, not {shown(event['fingerprint'])}")
@@ -142,7 +162,7 @@ def check_state(player: "Player", state: Any) -> dict[str, Any]:
         raise InputError("this is not the state of a player")
     if state.get("version") not in (2, VERSION) or isinstance(state["version"], bool):
         raise InputError(f"this state has the version {shown(state.get('version'))}, not {VERSION}")
-    _check_keys(state, (*STATE_KEYS, *(NEW_STATE_KEYS if state["version"] == VERSION else ())))
+    _check_keys(state, KEYS["state" if state["version"] == VERSION else "state of version 2"])
     playable = _find_playable(player, state)
     for name in ("seed", "drawn", "decisions", "numbered", "arms", "rounds"):
         check_count(name, state[name])
@@ -255,24 +275,16 @@ def _check_units(state: dict[str, Any]) -> list[Any]:
 
 def _check_decision(event: Event, arms: int, batches: bool) -> None:
     """Checks a decision or a batch by itself."""
-    if "arm" in event:
-        _check_keys(event, ("op", "id", "arm", "p", "drawn"), ("t", "ps", "unit"))
-    else:
-        _check_keys(event, ("op", "id", "arms", "p", "drawn"), ("t",))
-    for name in ("id", "unit"):
-        if name in event and not is_id(event[name]):
-            raise InputError(
-                f"an {name} must be a string of 1 to {LONGEST_ID} characters, not {shown(event[name])}"
-            )
+    _check_keys(event, KEYS["decision" if "arm" in event else "batch"])
+    if not is_id(event["id"]) or not is_id(event.get("unit", "none")):
+        wrong = event["id"] if not is_id(event["id"]) else event["unit"]
+        raise InputError(f"an id must be a string of 1 to {LONGEST_ID} characters, not {shown(wrong)}")
     check_count("drawn", event["drawn"])
     if "arm" in event:
         if check_count("arm", event["arm"]) >= arms or not _is_probability(event["p"]) or event["p"] == 0:
             raise InputError(f"{shown(event)} is not a decision among {arms} arms")
-        ps = event.get("ps")
-        if ps is not None and not (
-            isinstance(ps, list) and len(ps) == arms and all(map(_is_probability, ps))
-        ):
-            raise InputError(f"ps must contain {arms} probabilities, not {shown(ps)}")
+        if "ps" in event and not _are_probabilities(event["ps"], arms):
+            raise InputError(f"ps must contain {arms} probabilities, not {shown(event['ps'])}")
         return
     _check_batch(event, arms, batches)
 
@@ -358,6 +370,8 @@ def check_correction(memory: "Memory", expired: Event, event: Event) -> None:
 
 def check_reward(policy: Policy, reward: Any) -> float:
     """The reward as a number, if the policy can observe it."""
+    if type(reward) in (float, int, bool) and 0 <= reward <= 1:
+        return float(reward)  # at once: this is the usual case
     low, high = (0, 1) if policy.binary or policy.unit else (-math.inf, math.inf)
     given = int(reward) if isinstance(reward, bool) else reward
     return number(f"a reward of {policy.name}", given, low, high)
@@ -407,6 +421,16 @@ def _is_probability(value: Any) -> bool:
     return not isinstance(value, bool) and isinstance(value, int | float) and 0 <= value <= 1 + 1e-9
 
 
+def _are_probabilities(given: Any, arms: int) -> bool:
+    """Whether these are rounded probabilities of all arms. It is fast: a replay checks them a lot."""
+    if not isinstance(given, list) or len(given) != arms:
+        return False
+    try:
+        return min(given) >= 0 and abs(sum(given) - 1) < 1e-5 * arms
+    except TypeError:
+        return False
+
+
 def _check_arms(what: str, given: Any, arms: int) -> list[int]:
     if not isinstance(given, list) or any(check_count(what, arm) >= arms for arm in given):
         raise InputError(f"{what} must be a list of arms, not {shown(given)}")
@@ -415,7 +439,8 @@ def _check_arms(what: str, given: Any, arms: int) -> list[int]:
     return given
 
 
-def _check_keys(given: dict[str, Any], wanted: tuple[str, ...], optional: tuple[str, ...] = ()) -> None:
+def _check_keys(given: dict[str, Any], keys: "Keys") -> None:
     found = given.keys()
-    if not found >= set(wanted) or not found <= {*wanted, *optional}:
-        raise InputError(f"the keys must be {', '.join(wanted)}, not {shown(sorted(given, key=str))}")
+    if not (keys.all >= found >= keys.needed):
+        wanted = ", ".join(sorted(keys.needed))
+        raise InputError(f"the keys must be {wanted}, not {shown(sorted(given, key=str))}")

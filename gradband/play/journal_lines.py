@@ -71,7 +71,7 @@ def check_line(line: bytes, before: int) -> tuple[Any, int]:
     if line[-ENDING:] != _ending(after):
         raise InputError("this line is damaged, or does not belong to a journal")
     try:
-        return json.loads(body), after
+        return json.loads(body.decode()), after  # faster than from bytes
     except (ValueError, RecursionError):
         raise InputError("this is not JSON") from None
 

@@ -31,6 +31,7 @@ class Memory:
         self.waiting: Counter[int] = Counter()  # pulls of added arms without a reward so far
         self.control = None if settings.control is None else arms.number(settings.control)
         self._p: np.ndarray | None = None
+        self._guarding = settings.guarded
         self._without: dict[bytes, np.ndarray] = {}
         self.resize()
 
@@ -38,7 +39,7 @@ class Memory:
         """Takes note of arms that were added or retired."""
         self.policy = self.playable.sized(len(self.arms.active))
         self._p = None
-        if self.settings.guarded:
+        if self._guarding:
             self._floors = self.settings.floors(self.arms.active, self.control)
 
     def decide(self, decision: Event) -> None:
@@ -132,7 +133,8 @@ class Memory:
         """Probabilities of the active arms for one decision."""
         arms = self.arms
         if not arms.fresh:
-            return self.many(1)
+            usual = arms.ever == arms.first and not self._guarding
+            return self._own() if usual else self.many(1)
         p = np.zeros(len(arms.active))
         p[arms.active.index(arms.fresh[0])] = 1.0
         return self._guarded(p)
@@ -152,7 +154,7 @@ class Memory:
         return self._guarded(p)
 
     def _guarded(self, p: np.ndarray) -> np.ndarray:
-        return guard(p, self._floors, self.settings.cap) if self.settings.guarded else p
+        return guard(p, self._floors, self.settings.cap) if self._guarding else p
 
     def _own(self) -> np.ndarray:
         """The policy's probabilities."""

@@ -256,7 +256,8 @@ class Player(AbstractContextManager["Player"]):
                 events.check_correction(self.memory, made, {"heard": reward})
             if self.policy.binary and 0 < reward < 1:
                 heard = float(self._draws.next() < reward)
-            found = {"op": "update", "id": id, "reward": reward, "heard": heard, "drawn": self.drawn}
+            drawn = self._draws.drawn
+            found = {"op": "update", "id": id, "reward": reward, "heard": heard, "drawn": drawn}
             self._update(found, late)
 
     def update_many(self, batch: "Batch | str", sums: "Sequence[int] | np.ndarray") -> None:
@@ -308,7 +309,8 @@ class Player(AbstractContextManager["Player"]):
 
     def _time(self) -> float:
         """The time now, and never before that of the last event."""
-        return max(round(self.clock(), 3), self.time)
+        now = int(self.clock() * 1000) / 1000
+        return now if now > self.time else self.time
 
     def _now(self) -> float:
         """The same, when all that is due has expired."""

@@ -55,7 +55,7 @@ class Settings:
     """The greatest probability of an arm."""
     window: int = 100_000
     """How many finished decisions are remembered, and how many units."""
-    compact_every: int | None = 200_000
+    compact_every: int | None = 100_000
     """After how many events the journal starts a new file with a snapshot; None: never."""
     keep_segments: int | None = None
     """How many of the journal's older files are kept; None: all."""

@@ -25,4 +25,4 @@ def guard(p: Array, floors: Array, cap: Array | float = 1.0) -> Array:
     capped = xp.minimum(shares, most)
     room = most - capped
     excess = (shares - capped).sum()
-    return capped + excess * room / xp.maximum(room.sum(), 1e-300)
+    return capped + excess * room / xp.maximum(room.sum(), 1e-30)

@@ -41,7 +41,7 @@ def advise(ledger: "Ledger", arms: "list[Arm]", confidence: float, tolerance: fl
             who = than if len(active) == 2 else f"than all {len(others)} others"
             return Advice(
                 STOP,
-                f"Stop: {arm.label} wins. Its mean reward of {words.rate(arm.shown, unit)} is higher {who}; "
+                f"Stop: {arm.label} wins. Its mean reward, {words.rate(arm.shown, unit)}, is higher {who}: "
                 f"this is wrong with a probability of at most {error}, however often you looked.",
                 arm.label,
             )
@@ -49,21 +49,20 @@ def advise(ledger: "Ledger", arms: "list[Arm]", confidence: float, tolerance: fl
     if tolerance > 0 and _regret(ledger, best.number, places, confidence) <= tolerance:
         return Advice(
             STOP,
-            f"Stop: {best.label} will do. No other arm is better by more than {words.rate(tolerance, unit)}; "
+            f"Stop: {best.label} will do. No arm is better by more than {words.rate(tolerance, unit)}: "
             f"this is wrong with a probability of at most {error}, however often you looked.",
             best.label,
         )
     if best.best is None:
         return Advice(GO_ON, "Go on: there are too few rewards of some arms to compare them.")
     bars = _evidence(ledger, best.number, [p for p in places if p != best.number], confidence)
-    open_ = [
-        arm.label for arm, bar in zip([a for a in active if a is not best], bars, strict=True) if bar < 0
-    ]
+    rivals = [arm.label for arm in active if arm is not best]
+    rivals = [label for label, above in zip(rivals, bars, strict=True) if above < 0]
     safe = best.best > confidence
     doubt = (
-        f"its lead over {words.listed(open_)} is not safe yet for someone who looks often"
+        f"its lead over {words.listed(rivals)} is not safe yet for someone who looks often"
         if safe
-        else f"{words.listed(open_)} may still be better"
+        else f"{words.listed(rivals)} may still be better"
     )
     return Advice(
         GO_ON,
@@ -85,7 +84,7 @@ def _no_answer(ledger: "Ledger", active: "list[Arm]") -> str:
     if ledger.totals.drawn.p_value < MISMATCH:
         return (
             "arms were not chosen as often as their logged probabilities say "
-            f"({words.p_value(ledger.totals.drawn.p_value)}). Find out why first: no number here can be trusted."
+            f"({words.p_value(ledger.totals.drawn.p_value)}). Find out why: no number here can be trusted."
         )
     if ledger.wait is None and ledger.totals.rewarded.p_value < MISMATCH:
         return (
@@ -100,9 +99,7 @@ def _evidence(ledger: "Ledger", arm: int, others: list[int], confidence: float) 
     """How far the evidence that an arm is better than each other is above the bar; below 0: not enough."""
     totals, miss = ledger.totals, 1 - confidence
     if ledger.unit:
-        bar = math.log(
-            (ledger.arms - 1) / miss
-        )  # so that one of all comparisons is wrong at most that often
+        bar = math.log((ledger.arms - 1) / miss)  # only comparisons with the best arm can be wrong
         if ledger.pairs:
             return totals.leads[arm, others] - bar
         n, s = totals.pulls, totals.sums

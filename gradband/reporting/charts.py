@@ -24,7 +24,7 @@ KEYS = {
 
 def intervals(report: "Report") -> str:
     """A row per arm: the estimate, its interval, the always-valid interval and the naive mean."""
-    low, high = _range(report)
+    ticks = _ticks(*_range(report))
     level = words.percent(report.confidence)
     told = {
         "estimate": "estimate",
@@ -37,12 +37,29 @@ def intervals(report: "Report") -> str:
         f"</svg>{told[name]}</li>"
         for name, shape in KEYS.items()
     )
-    rows = "".join(_row(arm, report.unit, low, high) for arm in report.arms)
-    ticks = "".join(f"<span>{words.rate(low + (high - low) * i / 2, report.unit)}</span>" for i in range(3))
+    rows = "".join(_row(arm, report.unit, ticks) for arm in report.arms)
+    axis = "".join(f"<span>{_tick(tick, report.unit)}</span>" for tick in ticks)
     return (
-        f'<figure><div class="forest">{rows}<span class="gap"></span><div class="axis plot">{ticks}</div>'
-        f'<span class="gap"></span></div><ul class="legend soft">{keys}</ul></figure>'
+        f'<figure>{rows}<div class="row"><div class="axis plot">{axis}</div></div>'
+        f'<ul class="legend soft">{keys}</ul></figure>'
     )
+
+
+def _tick(value: float, unit: bool) -> str:
+    return f"{100 * value:.10g} %" if unit else f"{value:.10g}".replace("-", "−")
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Round numbers, three to six of them, from below `low` to above `high`.
+
+    >>> _ticks(0.056, 0.2), _ticks(-3.0, 14.0)
+    ([0.05, 0.1, 0.15000000000000002, 0.2], [-5.0, 0.0, 5.0, 10.0, 15.0])
+    """
+    rough = (high - low) / 4
+    unit = 10.0 ** math.floor(math.log10(rough))
+    step = unit * next(factor for factor in (1, 2, 5, 10) if factor * unit >= 0.99 * rough)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [i * step for i in range(first, last + 1)]
 
 
 def _range(report: "Report") -> tuple[float, float]:
@@ -54,12 +71,12 @@ def _range(report: "Report") -> tuple[float, float]:
     if not ends:
         return 0.0, 1.0
     low, high = min(ends), max(ends)
-    room = 0.04 * (high - low) or 0.5
-    low, high = low - room, high + room
-    return (max(low, 0.0), min(high, 1.0)) if report.unit else (low, high)
+    return (low, high) if high > low else (low - 0.5, high + 0.5)
 
 
-def _row(arm: "Arm", unit: bool, low: float, high: float) -> str:
+def _row(arm: "Arm", unit: bool, ticks: list[float]) -> str:
+    low, high = ticks[0], ticks[-1]
+
     def at(value: float) -> str:
         return f"{min(max((value - low) / (high - low), 0), 1) * 100:.2f}"
 
@@ -67,7 +84,7 @@ def _row(arm: "Arm", unit: bool, low: float, high: float) -> str:
         return f'<line class="{kind}" x1="{at(left)}" x2="{at(right)}" y1="5" y2="5"/>'
 
     shapes = "".join(
-        f'<line class="grid" x1="{x}" x2="{x}" y1="0" y2="10"/>' for x in (0, 25, 50, 75, 100)
+        f'<line class="grid" x1="{at(tick)}" x2="{at(tick)}" y1="0" y2="10"/>' for tick in ticks
     ) + line("always", *arm.always_valid)
     told = f"{arm.label}: always-valid interval {words.span(*arm.always_valid, unit)}"
     if arm.interval is not None:
@@ -79,17 +96,18 @@ def _row(arm: "Arm", unit: bool, low: float, high: float) -> str:
     if arm.estimate is not None:
         shapes += line("estimate", arm.estimate.mean, arm.estimate.mean)
         told += f", estimate {words.rate(arm.estimate.mean, unit)}"
-    retired = "" if arm.active else ' class="retired"'
+    retired = "" if arm.active else " retired"
     name = html.escape(arm.label) + ("" if arm.active else " (retired)")
     return (
-        f'<span{retired}>{name}</span><div class="plot"><svg role="img" aria-label="{html.escape(told)}" '
-        f'viewBox="0 0 100 10" preserveAspectRatio="none">{shapes}</svg></div>'
+        f'<div class="row"><span class="name{retired}">{name}</span>'
         f'<span class="figure">{words.rate(arm.shown, unit)}</span>'
+        f'<div class="plot"><svg role="img" aria-label="{html.escape(told)}" viewBox="0 0 100 10" '
+        f'preserveAspectRatio="none">{shapes}</svg></div></div>'
     )
 
 
 def shares_over_time(report: "Report") -> str:
-    """Areas on top of each other, one per arm; arms with small shares are drawn together if there are many."""
+    """Areas on top of each other, one per arm; of many arms, those with small shares are drawn together."""
     series = report.series["shares"]
     shares = np.array(series["shares"], float)
     if len(shares) < 2:
@@ -102,8 +120,8 @@ def shares_over_time(report: "Report") -> str:
         for i in range(len(names))
     )
     keys = "".join(
-        '<li class="key"><svg class="swatch" viewBox="0 0 1 1" aria-hidden="true"><rect width="1" height="1" '
-        f'fill="{_colour(i, len(report.arms), len(names))}"/></svg>{html.escape(name)}</li>'
+        '<li class="key"><svg class="swatch" viewBox="0 0 1 1" aria-hidden="true"><rect width="1" '
+        f'height="1" fill="{_colour(i, len(report.arms), len(names))}"/></svg>{html.escape(name)}</li>'
         for i, name in enumerate(names)
     )
     ends = ", ".join(
@@ -114,7 +132,8 @@ def shares_over_time(report: "Report") -> str:
     times = [words_of(time) for time in (series["times"][0], report.now)]
     return (
         f'<figure><svg class="over-time" role="img" aria-label="{told}" viewBox="0 0 100 100" '
-        f'preserveAspectRatio="none">{areas}</svg><div class="axis"><span>{times[0] or "first decision"}</span>'
+        f'preserveAspectRatio="none">{areas}</svg><div class="axis">'
+        f"<span>{times[0] or 'first decision'}</span>"
         f'<span>{times[1] or "latest decision"}</span></div><ul class="legend soft">{keys}</ul></figure>'
     )
 

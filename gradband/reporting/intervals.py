@@ -30,9 +30,9 @@ def quantile(confidence: float) -> float:
 def aipw_estimate(sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The weighted mean of AIPW scores and its standard error, from `ARM_SUMS`; NaN without decisions."""
     found = dict(zip(ARM_SUMS, sums, strict=True))
-    weight = np.where(found["weight"] > 0, found["weight"], np.nan)
-    mean = found["score"] / weight
-    square = found["share_square"] - 2 * mean * found["share_score"] + mean**2 * found["share"]
+    weight = np.where(found["h"] > 0, found["h"], np.nan)
+    mean = found["hg"] / weight
+    square = found["h2g2"] - 2 * mean * found["h2g"] + mean**2 * found["h2"]
     return mean, np.sqrt(np.maximum(square, 0)) / weight
 
 
@@ -49,7 +49,7 @@ def score_interval(sums: np.ndarray, confidence: float) -> Interval:
     (Σ h (Γ − μ))² ≤ z² Σ of these is a quadratic inequality in μ, as Wilson's for one proportion.
     """
     found = dict(zip(ARM_SUMS, sums, strict=True))
-    z2, weight, score = quantile(confidence) ** 2, found["weight"], found["score"]
+    z2, weight, score = quantile(confidence) ** 2, found["h"], found["hg"]
     first = weight**2 + z2 * (found["chances"] - found["rest"])
     half = weight * score + z2 * (found["chances"] / 2 - found["rest_m"])
     last = score**2 - z2 * found["rest_m2"]

@@ -12,7 +12,7 @@ import copy
 import dataclasses
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -37,7 +37,7 @@ AT_ONCE = 256  # decisions that are summed together
 MOST_PAIRS = 40_000  # of arms whose lead over each other is followed: 200 arms
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(slots=True)
 class Pending:
     """A decision or a batch that does not count yet."""
 
@@ -46,25 +46,46 @@ class Pending:
     propensity: "float | list[float]"
     shares: list[float] | None  # probabilities of all arms
     active: np.ndarray
-    means: np.ndarray  # what was known of the arms
+    known: np.ndarray  # pulls and sums of the arms when it was made [2, K]
     reward: "float | list[float] | None" = None
     over: bool = False  # no reward is awaited any more
+
+
+class Counted(NamedTuple):
+    """A decision or a batch that counts, with its rewards."""
+
+    made: Pending
+    known: np.ndarray
+    reward: Any  # of a batch, the sums
+    default: bool
 
 
 class Totals:
     """Everything that is summed up."""
 
     def __init__(self, arms: int) -> None:
-        self.pulls, self.sums, self.squares = np.zeros(arms), np.zeros(arms), np.zeros(arms)
+        self.counts = np.zeros((3, arms))  # pulls, sums of rewards, sums of their squares
         self.scores = np.zeros((len(ARM_SUMS), arms))
         self.leads = np.zeros((arms, arms))
         self.value = np.zeros(len(VALUE_SUMS))
         self.drawn, self.rewarded = Allocation.of(arms), Allocation.of(arms)
         self.shares, self.rates = Bins(1, arms), Bins(2, arms)
 
+    @property
+    def pulls(self) -> np.ndarray:
+        return self.counts[0]
+
+    @property
+    def sums(self) -> np.ndarray:
+        return self.counts[1]
+
+    @property
+    def squares(self) -> np.ndarray:
+        return self.counts[2]
+
     def widen(self, arms: int) -> None:
         """Makes room for new arms."""
-        for name in ("pulls", "sums", "squares", "scores"):
+        for name in ("counts", "scores"):
             setattr(self, name, pad(getattr(self, name), arms))
         if arms**2 <= MOST_PAIRS:
             self.leads = pad(pad(self.leads, arms).T, arms).T
@@ -107,9 +128,9 @@ class Ledger:
         self.before = 0  # events before the first, which are not known any more
         self.latest: list[float] | None = None  # probabilities of the latest decision
         self._open: OrderedDict[str, Pending] = OrderedDict()  # in the order of decisions
-        self._means: np.ndarray | None = None
+        self._known: np.ndarray | None = None
         self._drawn: list[Pending] = []  # to be summed
-        self._counted: list[Pending] = []
+        self._counted: list[Counted] = []
 
     @property
     def open(self) -> int:
@@ -204,9 +225,9 @@ class Ledger:
             )
         if shares is not None and not 0.5 < sum(shares) < 1.5:
             raise InputError(f"probabilities must sum to 1, not {sum(shares):g}")
-        if self._means is None:
-            self._means = plug_in_means(self.totals.pulls, self.totals.sums)
-        made = Pending(time, pulls, propensity, shares, self.active, self._means)
+        if self._known is None:
+            self._known = self.totals.counts[:2].copy()
+        made = Pending(time, pulls, propensity, shares, self.active, self._known)
         self._open[id] = made
         self.latest = shares
         self.decisions += 1 if isinstance(pulls, int) else int(sum(pulls))
@@ -239,32 +260,32 @@ class Ledger:
     def _finish(self, id: str, made: Pending, reward: "float | list[float] | None") -> None:
         """A reward has come, or none will."""
         if self.wait is None or made.time is None:
-            self._count(self._open.pop(id), reward)
+            del self._open[id]
+            self._count(made, made.known, reward)
         else:
-            self._open[id] = dataclasses.replace(made, reward=reward, over=reward is None)
+            made.reward, made.over = reward, reward is None
             self._settle()
 
     def _settle(self) -> None:
         """Counts decisions in their order, from the oldest to the first that may still get a reward."""
-        while self.wait is not None and self.now is not None:
+        while self._open and self.wait is not None and self.now is not None:
             timed = ((id, made) for id, made in self._open.items() if made.time is not None)
             id, made = next(timed, ("", None))
             if made is None or (self.now < (made.time or 0) + self.wait and not made.over):
                 return
             del self._open[id]
             # In the order of decisions, all earlier rewards may be used, whenever they came.
-            means = plug_in_means(self.totals.pulls, self.totals.sums)
-            self._count(dataclasses.replace(made, means=means), made.reward)
+            self._count(made, self.totals.counts[:2].copy(), made.reward)
 
-    def _count(self, made: Pending, reward: "float | list[float] | None") -> None:
+    def _count(self, made: Pending, known: np.ndarray, reward: Any) -> None:
         """Lets a decision count, with the default if it has no reward."""
-        totals = self.totals
+        counts = self.totals.counts
         if isinstance(made.pulls, int):
             self.defaults += reward is None
             value: Any = self.default if reward is None else reward
-            totals.pulls[made.pulls] += 1
-            totals.sums[made.pulls] += value
-            totals.squares[made.pulls] += value * value
+            counts[0, made.pulls] += 1
+            counts[1, made.pulls] += value
+            counts[2, made.pulls] += value * value
             self.counted += 1
             self.unit = self.unit and 0 <= value <= 1
             self.binary = self.binary and value in (0, 1)
@@ -272,15 +293,14 @@ class Ledger:
             pulls = np.array(made.pulls, float)
             self.defaults += int(pulls.sum()) if reward is None else 0
             value = (self.default * pulls).tolist() if reward is None else reward
-            totals.pulls[: len(pulls)] += pulls
-            totals.sums[: len(pulls)] += value
-            totals.squares[: len(pulls)] += _squares(pulls, np.array(value), reward is None, self.default)
+            squares = _squares(pulls, np.array(value), reward is None, self.default)
+            counts[:, : len(pulls)] += [pulls, value, squares]
             self.counted += int(pulls.sum())
             if reward is None:
                 self.unit = self.unit and 0 <= self.default <= 1
                 self.binary = self.binary and self.default in (0, 1)
-        self._means = None
-        self._counted.append(dataclasses.replace(made, reward=value, over=reward is None))
+        self._known = None
+        self._counted.append(Counted(made, known, value, reward is None))
         if len(self._counted) == AT_ONCE:
             self._sum_counted()
 
@@ -294,7 +314,7 @@ class Ledger:
         self.labels = [*self.labels, str(event.get("label") or arm)]
         self.active = np.append(self.active, True)
         self.totals.widen(self.arms)
-        self._means = None
+        self._known = None
 
     def _arm(self, given: Any) -> int:
         arm = whole("arm", given, 0)
@@ -316,17 +336,18 @@ class Ledger:
 
     def _sum_counted(self) -> None:
         """Adds the latest decisions that count to all other sums."""
-        made, totals = self._counted, self.totals
-        if not made:
+        counted, totals = self._counted, self.totals
+        if not counted:
             return
         self._counted = []
+        made = [entry.made for entry in counted]
         pulls, shares = self._pulls(made), self._shares(made)
-        sums, squares = self._rewards(made, pulls)
+        sums, squares = self._rewards(counted, pulls)
         totals.rates.add(_times(made), np.stack([pulls, sums], axis=1))
         known = np.array([entry.shares is not None for entry in made])
         self.unweighted += int(pulls[~known].sum())
-        active = np.array([self._padded(entry.active) for entry in made], bool)
-        means = np.array([self._padded(entry.means) for entry in made])
+        active = self._padded([entry.active for entry in made]).astype(bool)
+        means = plug_in_means(*(self._padded([entry.known[i] for entry in counted]) for i in range(2)))
         exact = np.where(pulls > 0, self._propensities(made), np.where(shares > 0, shares, 1))
         # Without the other arms' probabilities: they had a chance unless this arm was certain.
         guess = np.where(known[:, None], shares, active * (exact.min(1, keepdims=True) < 1))
@@ -341,7 +362,7 @@ class Ledger:
             totals.rewarded.add(played.shares, played.pulls)
 
     def _shares(self, made: list[Pending]) -> np.ndarray:
-        return np.array([self._padded(entry.shares or [0.0]) for entry in made])
+        return self._padded([entry.shares or [0.0] for entry in made])
 
     def _pulls(self, made: list[Pending]) -> np.ndarray:
         found = np.zeros((len(made), self.arms))
@@ -362,23 +383,25 @@ class Ledger:
                 row[: len(entry.pulls)] = entry.propensity
         return np.where(found > 0, found, 1)
 
-    def _rewards(self, made: list[Pending], pulls: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _rewards(self, counted: list[Counted], pulls: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Sums and squares of the rewards of each arm."""
-        sums, squares = np.zeros((2, len(made), self.arms))
-        for place, entry in enumerate(made):
-            if isinstance(entry.pulls, int):
-                reward: Any = entry.reward
-                sums[place, entry.pulls] = reward
-                squares[place, entry.pulls] = reward * reward
+        sums, squares = np.zeros((2, len(counted), self.arms))
+        for place, (made, _, reward, default) in enumerate(counted):
+            if isinstance(made.pulls, int):
+                sums[place, made.pulls] = reward
+                squares[place, made.pulls] = reward * reward
             else:
-                values = np.array(entry.reward)
+                values = np.array(reward)
                 sums[place, : len(values)] = values
                 here = pulls[place, : len(values)]
-                squares[place, : len(values)] = _squares(here, values, entry.over, self.default)
+                squares[place, : len(values)] = _squares(here, values, default, self.default)
         return sums, squares
 
-    def _padded(self, values: "Sequence[float] | np.ndarray") -> np.ndarray:
-        return pad(np.asarray(values, float), self.arms)
+    def _padded(self, rows: "list[list[float]] | list[np.ndarray]") -> np.ndarray:
+        """Rows [n, K], with zeros for arms that were added later."""
+        if all(len(row) == self.arms for row in rows):
+            return np.array(rows, float)
+        return np.array([pad(np.asarray(row, float), self.arms) for row in rows])
 
 
 def _leads(played: Played) -> np.ndarray:
@@ -405,4 +428,6 @@ def _numbers(what: str, given: Any, most: int, low: float = -np.inf, high: float
     """A list of finite numbers, one for each arm that there was, or an error that names it."""
     if not isinstance(given, list | tuple) or not 0 < len(given) <= most:
         raise InputError(f"{what} must have a number for each of the {most} arms, not {shown(given)}")
+    if all(type(entry) is float and low <= entry <= high for entry in given):  # nearly always, and fast
+        return list(given)
     return [number(what, entry, low, high) for entry in given]

@@ -1,6 +1,7 @@
 """A report as one self-contained HTML page."""
 
 import html
+import math
 from collections.abc import Iterable
 from pathlib import Path
 from string import Template
@@ -36,7 +37,7 @@ def page(report: "Report") -> str:
         title=_text(f"{verdict}: report on a test"),
         mood=MOODS[report.advice],
         verdict=_text(f"{verdict}:"),
-        sentence=_text(sentence),
+        sentence=_text(sentence.strip()),
         summary=_text(table.summary(report) + (f" As of {when}." if when else "")),
         intervals=charts.intervals(report),
         shares=charts.shares_over_time(report),
@@ -48,6 +49,10 @@ def page(report: "Report") -> str:
 
 def _text(given: object) -> str:
     return html.escape(str(given))
+
+
+def _signed(z: float) -> str:
+    return "–" if math.isnan(z) else f"{z:+.1f}".replace("-", "−")
 
 
 def _rows(rows: Iterable[Iterable[str]]) -> str:
@@ -72,9 +77,10 @@ def _numbers(report: "Report") -> str:
     rows = [table.cells(arm, report.unit) for arm in report.arms]
     error = words.percent(1 - report.confidence)
     return _table("One row per arm", HEADS, rows) + (
-        f"<p>The interval for one look misses the truth in {error} of tests if you look once, at a time fixed in "
-        f"advance. The always-valid one misses it, ever, in at most {error}, however often you look. P(best) and "
-        "the expected loss per decision of staying with an arm are under a posterior.</p>"
+        f"<p>The interval for one look misses the truth in {error} of tests if you look once, at a time "
+        f"fixed in advance. The always-valid one ever misses it in at most {error}, however often "
+        "you look. P(best), and the expected loss per decision of staying with an arm, are under "
+        "a posterior.</p>"
     )
 
 
@@ -92,8 +98,8 @@ def _value(report: "Report") -> str:
     ]
     played = words.with_error(value.played.mean, value.played.se, unit)
     return (
-        f"<p>The test had a reward of {_text(played)} per decision. An equal split of the same decisions over all "
-        "arms would have had, estimated from the logged probabilities (± one standard error):</p>"
+        f"<p>The test had a reward of {_text(played)} per decision. An equal split of the same decisions "
+        "over all arms would have had, estimated from the logged probabilities (± one standard error):</p>"
         + _table("Reward per decision", ("method", "equal split", "gain of the test"), rows)
     )
 
@@ -112,7 +118,7 @@ def _checks(report: "Report") -> str:
                 arm.label,
                 words.grouped(seen),
                 words.grouped(wanted),
-                "–" if z != z else f"{z:+.1f}".replace("-", "−"),
+                _signed(z),
             )
             for arm, seen, wanted, z in zip(
                 report.arms, check.observed.tolist(), check.expected.tolist(), check.z.tolist(), strict=True

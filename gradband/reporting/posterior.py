@@ -1,8 +1,8 @@
 """Posterior probabilities of being best, and the expected loss of staying with an arm.
 
 With densities f_k and distribution functions F_k of the arms' means, independent, P(k is best) is
-∫ f_k Π_{j≠k} F_j, and E[max] is the sum over k of ∫ x f_k Π_{j≠k} F_j. Both are integrated by Gauss's rule on
-panels around each posterior, as for Thompson sampling (`policies/best_arm`).
+∫ f_k Π_{j≠k} F_j, and E[max] is the sum over k of ∫ x f_k Π_{j≠k} F_j. Both are integrated by Gauss's rule
+on panels around each posterior, as for Thompson sampling (`policies/best_arm`).
 """
 
 import dataclasses

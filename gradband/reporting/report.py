@@ -223,7 +223,7 @@ def _rows(ledger: Ledger, confidence: float) -> list[Arm]:
     shares = _shares_now(ledger)
     rows = []
     for arm, label in enumerate(ledger.labels):
-        known = not math.isnan(estimates[arm])
+        known = not math.isnan(estimates[arm]) and n[arm] >= (1 if ledger.binary else 2)
         rows.append(
             Arm(
                 arm,
@@ -310,13 +310,13 @@ def _notes(ledger: Ledger) -> list[str]:
     if ledger.wait is None and ledger.open:
         notes.append(
             f"{words.count(ledger.open, 'decision waits', 'decisions wait')} for rewards and "
-            f"{'does' if ledger.open == 1 else 'do'} not count. If zeros come later than ones, or never, set "
-            "a wait: means are too high without it."
+            f"{'does' if ledger.open == 1 else 'do'} not count. If zeros come later than ones, or never, "
+            "set a wait: means are too high without it."
         )
     if ledger.late:
         notes.append(
-            f"{words.count(ledger.late, 'reward')} came after the wait and {'is' if ledger.late == 1 else 'are'} "
-            "not in this report: it is about rewards within that time."
+            f"{words.count(ledger.late, 'reward')} came after the wait, and this report ignores "
+            f"{'it' if ledger.late == 1 else 'them'}: it is about rewards within that time."
         )
     if not ledger.unit:
         notes.append(
@@ -330,11 +330,11 @@ def _notes(ledger: Ledger) -> list[str]:
         )
     if ledger.swaps:
         notes.append(
-            f"The policy was swapped {words.count(ledger.swaps, 'time')}; no number here depends on it."
+            f"The policy was swapped {words.count(ledger.swaps, 'time')}; all numbers hold regardless."
         )
     if ledger.before:
         notes.append(
-            f"The journal's oldest files are gone: {words.count(ledger.before, 'event')} from before are not "
+            f"The journal's oldest files are gone: {words.count(ledger.before, 'event')} of theirs are not "
             "in this report."
         )
     return notes

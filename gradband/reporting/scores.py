@@ -19,7 +19,7 @@ SHRINKAGE = 10.0
 
 @dataclasses.dataclass(frozen=True)
 class Played:
-    """Decisions with their rewards; arrays [..., K], one entry of the leading axes per decision or batch."""
+    """Decisions with their rewards: arrays [..., K], with one entry per decision or batch before K."""
 
     shares: np.ndarray  # probabilities, from which the weights come
     propensities: np.ndarray  # the same, exact for arms that were pulled
@@ -45,18 +45,8 @@ def plug_in_means(pulls: np.ndarray, sums: np.ndarray) -> np.ndarray:
     return (sums + SHRINKAGE * together) / (pulls + SHRINKAGE)
 
 
-ARM_SUMS = (
-    "weight",
-    "score",
-    "share",
-    "share_score",
-    "share_square",
-    "chances",
-    "rest",
-    "rest_m",
-    "rest_m2",
-)
-"""Σ h, Σ hΓ, Σ h², Σ h²Γ, Σ h²Γ², decisions with e > 0, and over these Σ (1 − e), Σ (1 − e) m, Σ (1 − e) m²"""
+ARM_SUMS = ("h", "hg", "h2", "h2g", "h2g2", "chances", "rest", "rest_m", "rest_m2")
+"""Σ h, Σ hΓ, Σ h², Σ h²Γ, Σ h²Γ², decisions with e > 0, of these Σ (1 − e), Σ (1 − e) m, Σ (1 − e) m²"""
 
 
 def arm_sums(played: Played, weights: np.ndarray | None = None) -> np.ndarray:
@@ -99,7 +89,7 @@ def value_sums(played: Played, active: np.ndarray) -> np.ndarray:
 def lead_sums(played: Played) -> np.ndarray:
     """What each decision adds to the evidence that arm a is better than arm b [..., K (a), K (b)].
 
-    It is the logarithm of a bet. If m_a > m_b, the reward of either arm is bet to have the mean m_I in place
+    It is the logarithm of a bet. If m_a > m_b, the reward of either arm is bet to have the mean m_I instead
     of μ₀ = (e_a m_a + e_b m_b) / (e_a + e_b), which one would expect if both arms were alike:
 
         Y m_I / μ₀ + (1 − Y) (1 − m_I) / (1 − μ₀).

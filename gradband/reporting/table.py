@@ -25,8 +25,8 @@ def as_text(report: "Report") -> str:
     ]
     level = words.percent(report.confidence)
     parts += [
-        f"interval: {level}, for one look at a time fixed in advance; always valid: {level}, however often you",
-        "look; loss: expected cost per decision of staying with the arm from now on.",
+        f"interval: {level}, for one look at a time fixed in advance; always valid: {level}, however often",
+        "you look; loss: expected cost per decision of staying with the arm from now on.",
         "",
     ]
     if report.value is not None:
@@ -80,9 +80,7 @@ def checks(report: "Report") -> list[str]:
     lines = []
     for what, check in found:
         if check.expected.sum() == 0:
-            lines.append(
-                f"Were arms {what} as often as logged? Unknown: no probabilities of all arms are logged."
-            )
+            lines.append(f"Were arms {what} as often as logged? Unknown: not all probabilities are logged.")
             continue
         worst = max((abs(z) for z in check.z.tolist() if z == z), default=0.0)
         lines.append(

@@ -34,8 +34,8 @@ def loss(value: float | None, unit: bool) -> str:
     >>> loss(0.0123, True), loss(0.00001, True), loss(0.00001, False)
     ('1.23 %', '< 0.01 %', '0.0000100')
     """
-    if unit and value is not None and value < 1e-4:
-        return "< 0.01 %"
+    if unit and value is not None:
+        return f"{100 * value:.2f} %" if value >= 1e-4 else "< 0.01 %"
     return rate(value, unit)
 
 

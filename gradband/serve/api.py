@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Body, Depends, FastAPI, Path, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.routing import APIRoute
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.exceptions import HTTPException
 
@@ -260,10 +261,22 @@ async def answer_error(request: Request, error: Exception) -> JSONResponse:
         status, told, headers = 422, {"error": _sentence(error)}, {}
     elif isinstance(error, HTTPException):
         status, told, headers = error.status_code, {"error": str(error.detail)}, dict(error.headers or {})
+        if status == 405:  # the routes of a path are several, each with one method
+            headers["Allow"] = ", ".join(sorted(methods_of(request)))
     else:
         status, told, pairs = explain(error)
         headers = {name.decode(): value.decode() for name, value in pairs}
     return JSONResponse(told, status, headers)
+
+
+def methods_of(request: Request) -> set[str]:
+    """The methods that a path takes."""
+    path = request.scope["path"]
+    found: set[str] = set()
+    for route in request.app.router.routes:
+        if isinstance(route, APIRoute) and route.path_regex.match(path):
+            found |= route.methods or set()
+    return found
 
 
 async def answer_failure(request: Request, error: Exception) -> JSONResponse:

@@ -17,7 +17,8 @@ from typing import Any
 
 from gradband.core.errors import InputError
 from gradband.serve.errors import RefusalError, UnavailableError
-from gradband.serve.live import COLUMNS, SNAPSHOT_AT_THE_END, Library, LiveTest, load_test
+from gradband.serve.library import Library
+from gradband.serve.live import COLUMNS, SNAPSHOT_AT_THE_END, LiveTest, load_test
 from gradband.serve.metrics import Metrics
 from gradband.serve.store import Store, StoreError, open_store
 

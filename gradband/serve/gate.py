@@ -190,11 +190,10 @@ async def _next(receive: Receive) -> Message:
 
 
 def parse(body: bytes) -> Any:
-    """JSON; an empty body stands for an empty object."""
-    if not body:
-        return {}
+    """JSON; no body, or null, stands for an empty object."""
     try:
-        return orjson.loads(body)
+        found = orjson.loads(body or b"{}")
+        return {} if found is None else found
     except orjson.JSONDecodeError as error:
         raise InvalidError(f"the body is not JSON: {error}") from None
 

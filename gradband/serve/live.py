@@ -8,11 +8,9 @@ from typing import Any
 
 import orjson
 
-from gradband.core.errors import InputError
-from gradband.play.playable import Playable
 from gradband.play.player import Player
 from gradband.play.settings import Settings
-from gradband.policies import policy_file
+from gradband.serve.library import Library
 from gradband.serve.store import Store
 
 COLUMNS = "id, key, spec, status, policy, arms, version, rewards"
@@ -114,28 +112,6 @@ class LiveTest:
             "ON CONFLICT (test) DO UPDATE SET seq = excluded.seq, state = excluded.state",
             (self.id, self.version, orjson.dumps(state).decode()),
         )
-
-
-class Library:
-    """The policies that this worker has read, by fingerprint."""
-
-    def __init__(self) -> None:
-        self._read: dict[str, Playable] = {}
-
-    def find(self, store: Store, fingerprint: str) -> Playable:
-        """A stored policy, ready to be played."""
-        if fingerprint not in self._read:
-            row = store.one("SELECT file FROM policies WHERE fingerprint = ?", (fingerprint,))
-            if row is None:
-                raise InputError(f"there is no policy {fingerprint}: upload its file first")
-            self._read[fingerprint] = parse_policy(bytes(row[0]))
-        return self._read[fingerprint]
-
-
-def parse_policy(data: bytes) -> Playable:
-    """The policy in the bytes of a file. No code is ever taken from it."""
-    policy, params, *_ = policy_file.parse(data, "the policy file")
-    return Playable(policy, params)
 
 
 def load_test(store: Store, library: Library, row: Any) -> LiveTest:

@@ -4,11 +4,18 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from gradband.serve.library import WITHOUT_FILE
 from gradband.serve.limits import FINGERPRINT, KEY, LABEL, LONGEST_ID, LONGEST_REASON, MOST_ARMS, TEXT
 
 Key = Annotated[str, Field(pattern=KEY, description="The name of a test.")]
 Label = Annotated[str, Field(pattern=LABEL, description="The name of an arm.")]
-Fingerprint = Annotated[str, Field(pattern=FINGERPRINT, description="Sixteen digits that name a policy.")]
+Fingerprint = Annotated[
+    str,
+    Field(
+        pattern=f"{FINGERPRINT}|^({'|'.join(WITHOUT_FILE)})$",
+        description="The fingerprint of an uploaded policy, or the name of one that needs no file.",
+    ),
+]
 Reason = Annotated[str, Field(max_length=LONGEST_REASON, pattern=TEXT, description="Why; it is recorded.")]
 Share = Annotated[float, Field(ge=0, le=1)]
 Id = Annotated[str, Field(min_length=1, max_length=LONGEST_ID)]

@@ -9,8 +9,9 @@ from gradband.play.events import check_reward
 from gradband.play.settings import Settings
 from gradband.serve.batcher import Turn
 from gradband.serve.errors import ConflictError, InvalidError, NotFoundError
+from gradband.serve.library import parse_policy, store_policy
 from gradband.serve.limits import MOST_ARMS, MOST_POLICIES, MOST_TESTS
-from gradband.serve.live import COLUMNS, LiveTest, load_test, parse_policy
+from gradband.serve.live import COLUMNS, LiveTest, load_test
 
 SEED_BITS = 53  # JavaScript can represent it
 FOLLOWS = {"start": ("created", "paused"), "pause": ("running",), "end": ("created", "running", "paused")}
@@ -87,12 +88,12 @@ def create(turn: Turn, test: LiveTest | None, key: str, spec: Answer, actor: str
         raise InvalidError("no two arms may have the same label")
     seed, policy = spec.pop("seed"), spec.pop("policy")
     settings = Settings.from_dict(spec).as_dict()
+    policy = turn.library.resolve(store, policy, len(spec["arms"]))
     kept = {
         "policy": policy,
         "settings": settings,
         "seed": secrets.randbits(SEED_BITS) if seed is None else seed,
     }
-    turn.library.find(store, policy)
     (id,) = store.one("UPDATE counters SET value = value + 1 WHERE name = 'tests' RETURNING value") or (0,)
     if store.one("SELECT 1 FROM tests WHERE key = ?", (key,)):  # another worker was faster
         raise ConflictError(f"there is a test {key} already")
@@ -153,6 +154,7 @@ def swap(turn: Turn, test: LiveTest | None, key: str, policy: str, reason: str, 
     """Lets another policy go on with the test. The one that it has already stays."""
     test = need(test, key)
     need_open(test)
+    policy = turn.library.resolve(turn.store, policy, len(test.player.arms))
     if policy != test.policy:
         test.player.swap(turn.library.find(turn.store, policy), reason)
         test.policy = policy
@@ -169,22 +171,7 @@ def upload(turn: Turn, test: LiveTest | None, data: bytes) -> Answer:
     policy = playable.policy
     if policy.arms > MOST_ARMS:
         raise InputError(f"a test may have {MOST_ARMS} arms, and this policy is for {policy.arms}")
-    turn.store.execute(
-        "INSERT INTO policies (fingerprint, name, arms, horizon, flexible, created, file) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (fingerprint) DO NOTHING",
-        (
-            playable.fingerprint,
-            policy.name,
-            policy.arms,
-            policy.horizon,
-            int(policy.flexible),
-            turn.now,
-            data,
-        ),
-    )
-    return describe_policy(
-        (playable.fingerprint, policy.name, policy.arms, policy.horizon, policy.flexible, turn.now)
-    )
+    return store_policy(turn.store, playable, data)
 
 
 def show(turn: Turn, test: LiveTest | None, key: str) -> Answer:
@@ -222,12 +209,6 @@ def describe_settings(spec: Answer) -> Answer:
     """The settings of a test as the API shows them."""
     kept = ("wait", "default", "floor", "control", "control_share", "cap")
     return {name: spec["settings"][name] for name in kept} | {"seed": spec["seed"]}
-
-
-def describe_policy(row: Any) -> Answer:
-    """A policy as the API shows it."""
-    names = ("fingerprint", "name", "arms", "horizon", "flexible", "created")
-    return dict(zip(names, row, strict=True)) | {"flexible": bool(row[4])}
 
 
 def note(turn: Turn, test: LiveTest, actor: str, action: str, detail: str = "", reason: str = "") -> None:

@@ -3,7 +3,8 @@
 import json
 from typing import Any
 
-from gradband.serve.operations import describe_policy, describe_settings
+from gradband.serve.library import describe_policy
+from gradband.serve.operations import describe_settings
 from gradband.serve.store import Store
 
 

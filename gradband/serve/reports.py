@@ -6,11 +6,11 @@ from collections import OrderedDict
 
 import orjson
 
-from gradband.core.errors import shown
+from gradband.core.errors import InputError, shown
 from gradband.reporting.ledger import Ledger
 from gradband.reporting.report import Report
 from gradband.serve.errors import NotFoundError
-from gradband.serve.store import Store
+from gradband.serve.store import Store, StoreError, open_store
 
 MOST_LEDGERS = 200  # in memory
 AT_ONCE = 5000  # events
@@ -24,20 +24,38 @@ class Reports:
 
     def report(self, store: Store, key: str) -> Report:
         """The report on a test by now. Runs in one thread only."""
-        row = store.one("SELECT id, spec FROM tests WHERE key = ?", (key,))
-        if row is None:
-            raise NotFoundError(f"there is no test {shown(key)}")
-        settings = json.loads(row[1])["settings"]
+        id, new = find_test(store, key)
         # Taken out meanwhile: a ledger that stopped halfway is not used again.
-        ledger, last = self._ledgers.pop(row[0], (None, 0))
-        if ledger is None:
-            arms = settings["arms"]
-            ledger = Ledger(len(arms), arms, settings["wait"], settings["default"])
-        last = fold(store, row[0], ledger, last)
-        self._ledgers[row[0]] = ledger, last
+        ledger, last = self._ledgers.pop(id, (new, 0))
+        last = fold(store, id, ledger, last)
+        self._ledgers[id] = ledger, last
         while len(self._ledgers) > MOST_LEDGERS:
             self._ledgers.popitem(last=False)
         return ledger.report(time.time())
+
+
+def find_test(store: Store, key: str) -> tuple[int, Ledger]:
+    """The number of a test, and a ledger for its events."""
+    row = store.one("SELECT id, spec FROM tests WHERE key = ?", (key,))
+    if row is None:
+        raise NotFoundError(f"there is no test {shown(key)}")
+    settings = json.loads(row[1])["settings"]
+    arms = settings["arms"]
+    return row[0], Ledger(len(arms), arms, settings["wait"], settings["default"])
+
+
+def read_test(address: str, key: str) -> Ledger:
+    """The ledger of a test in a database, which may be in use."""
+    try:
+        store = open_store(address)
+        id, ledger = find_test(store, key)
+        fold(store, id, ledger, 0)
+        store.close()
+    except NotFoundError as error:
+        raise InputError(str(error)) from None
+    except StoreError as error:
+        raise RuntimeError(str(error)) from None
+    return ledger
 
 
 def fold(store: Store, test: int, ledger: Ledger, last: int) -> int:

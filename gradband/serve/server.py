@@ -1,6 +1,7 @@
 """Runs the service: one process for SQLite, any number of them for PostgreSQL."""
 
 import contextlib
+import logging
 import os
 import signal
 import socket
@@ -22,6 +23,7 @@ from gradband.serve.options import Options
 from gradband.serve.service import Service, prepare
 from gradband.serve.workers import run_workers
 
+log = logging.getLogger("gradband.serve")
 SWITCH = 0.001  # seconds until another thread gets its turn
 
 
@@ -96,5 +98,7 @@ def bind(options: Options) -> socket.socket:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(f"cannot listen on {options.host}:{options.port}: {reason}") from None
     bound.listen(2048)
+    host, port = bound.getsockname()[:2]
+    log.info("listening", extra={"host": host, "port": port})
     bound.set_inheritable(True)
     return bound

@@ -22,6 +22,7 @@ from gradband.serve.tokens import Token, find_token, read_tokens
 
 TOKENS_EVERY = 2.0  # seconds until a revoked token is worthless
 STRANGERS = 50.0  # requests per second without a valid token
+SECOND_LOOKS = 5.0  # per second, whether an unknown token is a new one
 EXPIRE_EVERY = 1.0
 
 log = logging.getLogger("gradband.serve")
@@ -42,6 +43,7 @@ class Service:
         self._tokens_read = -TOKENS_EVERY
         self._buckets: dict[str, Bucket] = {}
         self._strangers = Bucket(STRANGERS)
+        self._second_looks = Bucket(SECOND_LOOKS)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -102,7 +104,7 @@ class Service:
         try:
             return self.authorize(header, right)
         except UnauthorizedError:
-            if time.monotonic() - self._tokens_read < 0.5:
+            if self._second_looks.wait():
                 raise
         await self.read_tokens()
         return self.authorize(header, right)

@@ -3,7 +3,7 @@
 import { ApiError, ask, pathOf, send, token } from "./api.js";
 import { keepReading, readPointer } from "./charts.js";
 import { detailView, splitAdvice } from "./detail.js";
-import { NO_POLICY, actionOf, closeDialog, creation, openDialog, submitDialog } from "./dialogs.js";
+import { actionOf, closeDialog, creation, openDialog, submitDialog } from "./dialogs.js";
 import { h, render } from "./dom.js";
 import * as format from "./format.js";
 import { STATES, Traffic, listView, newFilter, PAGE } from "./list.js";
@@ -268,10 +268,6 @@ function changeRoute(focus = true) {
 
 async function newTest() {
   const { policies } = await ask("v1/policies");
-  if (!policies.length) {
-    openDialog(NO_POLICY, closeDialog);
-    return;
-  }
   openDialog(creation(policies), (test) => {
     closeDialog();
     location.hash = `#/tests/${encodeURIComponent(test.key)}`;
