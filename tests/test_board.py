@@ -278,8 +278,10 @@ def test_no_serious_fault_of_accessibility(tab, service):
         for colours in ("light", "dark"):
             page.emulate_media(color_scheme=colours)
             found = page.evaluate(
-                """() => axe.run({resultTypes: ["violations"]}).then(found => ({passed: found.passes.length, faults: found.violations
-                    .map(v => [v.impact, v.id, v.nodes.length, v.nodes[0].html.slice(0, 120)])}))"""
+                """() => axe.run({resultTypes: ["violations"]}).then(found => ({
+                    passed: found.passes.length,
+                    faults: found.violations.map(
+                        v => [v.impact, v.id, v.nodes.length, v.nodes[0].html.slice(0, 120)])}))"""
             )
             assert found["passed"] > 10
             assert found["faults"] == [], colours

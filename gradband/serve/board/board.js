@@ -52,7 +52,7 @@ function show() {
   document.title = board.me && key ? `${key} – gradband` : "gradband";
   render(header, headerView());
   if (!board.me) return;
-  const width = main.clientWidth;
+  const width = main.clientWidth - 2 * parseFloat(getComputedStyle(main).paddingLeft);
   if (board.missing) render(main, missingView(key));
   else if (key === null) render(main, board.tests ? listView({ ...board, admin: isAdmin() }) : loading());
   else if (board.test?.key === key) render(main, detailView({ ...board, perSecond: board.traffic.of(key), admin: isAdmin(), width }));

@@ -7,12 +7,13 @@ import { chip } from "./list.js";
 
 const MISMATCH = 0.01; // a p-value below which the numbers are not to be trusted
 const MOST_ARMS = 50; // at first
-const TWO_COLUMNS = 860; // pixels
+const TWO_COLUMNS = 820; // pixels, as in board.css
+const NARROWEST = 200; // pixels of a picture
 
 /** Everything about a test; `report` is null until it has come. */
 export function detailView({ test, report, reportError, policies, perSecond, admin, width, allArms }) {
   const columns = width >= TWO_COLUMNS ? 2 : 1;
-  const inner = Math.floor((width - (columns - 1) * 20) / columns - 42);
+  const inner = Math.max(Math.floor((width - (columns - 1) * 20) / columns - 42), NARROWEST);
   return [
     h("nav", { "aria-label": "Breadcrumb", class: "back", "data-key": "back" }, h("a", { href: "#/" }, "← All tests")),
     h("div", { class: "title", "data-key": "title" },
@@ -109,12 +110,11 @@ function arms(test, report, admin, all) {
     return { ...arm, number, told };
   });
   const known = rows.flatMap((arm) => arm.told ?? []);
-  const scale = scaleOf(known);
-  const estimates = known.filter((arm) => arm.active && arm.estimate).map((arm) => arm.estimate.mean);
+  const unit = report?.rewards !== "any";
+  const scale = scaleOf(known, unit);
   const shared = {
-    unit: report?.rewards !== "any",
+    unit,
     scale,
-    best: estimates.length ? Math.max(...estimates) : null,
     colours: colours(known),
     ended: test.status === "ended",
     retire: admin && test.status !== "ended" && rows.filter((arm) => !arm.retired).length > 1,
@@ -149,7 +149,7 @@ function armRow(arm, shared, level) {
     cell("Decisions", told ? format.count(told.pulls) : "–"),
     cell("Mean reward", told?.estimate ? format.withError(told.estimate.mean, told.estimate.se, unit) : "–",
       format.known(told?.naive) && h("span", { class: "naive" }, `naive ${format.rate(told.naive, unit)}`)),
-    h("td", { role: "presentation", class: "picture" }, told && shared.scale && intervalPicture(told, shared.scale, shared.best, colour)),
+    h("td", { role: "presentation", class: "picture" }, told && shared.scale && intervalPicture(told, shared.scale, colour)),
     cell(`${level} interval`, format.span(told?.interval, unit)),
     cell("Always valid", told?.pulls ? format.span(told.always_valid, unit) : "–"),
     cell("P(best)", arm.retired ? "–" : format.percent(told?.best)),
