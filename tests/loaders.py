@@ -24,8 +24,8 @@ from gradband.evaluation import compare_with_defaults
 from gradband.learning.checkpoint import TrainingState
 from gradband.learning.recipe_file import load_recipe
 from gradband.play import journal, service
-from gradband.play.events import check_state
 from gradband.play.player import Player
+from gradband.play.states import check_state
 from gradband.problems import past_experiments, reward_tables
 
 

@@ -154,9 +154,10 @@ def test_the_service_names_its_extra(production):
 
 
 SERVE = """
-import json, os, subprocess, sys, time, urllib.request
+import json, subprocess, sys, urllib.request
 serve = [sys.argv[1], "serve"]
-token = subprocess.run([*serve, "token", "--db", "t.db", "--role", "admin"], capture_output=True, text=True).stdout
+words = [*serve, "token", "--db", "t.db", "--role", "admin"]
+token = subprocess.run(words, capture_output=True, text=True).stdout
 service = subprocess.Popen([*serve, "--db", "t.db", "--port", "0"], stderr=subprocess.PIPE, text=True)
 port = next(line["port"] for line in map(json.loads, service.stderr) if line["message"] == "listening")
 def ask(path, body):

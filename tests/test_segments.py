@@ -297,6 +297,25 @@ def test_snapshots_that_can_not_be_are_refused(softelim, tmp_path, field):
             Player(softelim, journal=path)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"first": 9},
+        {"first": 10**9},
+        {"segment": 0},
+        {"segment": "1"},
+        {"events": -1},
+        {"settings": 3},
+        {"version": 3},
+    ],
+)
+def test_headers_that_can_not_be_are_refused(softelim, tmp_path, changes):
+    path = tmp_path / "journal.jsonl"
+    forge(path, [journal_lines.header(Player(softelim, 0), 1, 0) | changes])
+    with pytest.raises(gb.InputError, match="line 1:"):
+        Player(softelim, journal=path)
+
+
 def test_a_journal_of_version_1_goes_on_as_one_of_version_2(softelim, tmp_path):
     path = tmp_path / "journal.jsonl"
     player = Player(softelim, 5)
@@ -384,6 +403,15 @@ def test_after_a_swap_a_restart_needs_the_new_policy_alone(softelim, tmp_path, m
         Player(softelim, journal=path)
     with Player(softelim, journal=path, policies={ucb1.fingerprint: ucb1}.get) as again:
         assert again.state() == state
+    named = tmp_path / "named"
+    three = Player(gb.policies.ThompsonSampling().bind(3, 100)).playable
+    with Player(softelim, 0, journal=named, arms=NAMES) as player:
+        player.retire("blue")
+        player.swap(three, "made for as many arms as are left")
+        player.select()
+        state = player.state()
+    with Player(three, journal=named) as again:
+        assert again.state() == state
     with Player(softelim, 0, journal=tmp_path / "other") as player:
         monkeypatch.setattr(Journal, "_compact_if_possible", lambda *given: None)  # it stopped before that
         player.swap(ucb1, "a better one")
@@ -410,6 +438,21 @@ def test_threads_share_a_journal_that_is_compacted_meanwhile(softelim, tmp_path)
     assert len({event["id"] for event in events if event["op"] == "update"}) == 1200
     with Player(softelim, journal=path) as again:
         assert again.state() == state
+
+
+def test_a_journal_that_lacks_events_of_its_player_is_not_compacted(softelim, tmp_path):
+    """Whoever appends later, from a queue say, must not find a snapshot that has them already."""
+    player, queue = Player(softelim, 0), []
+    with Journal(tmp_path / "journal.jsonl", player) as journal:
+        player.record = queue.append
+        player.select("a")
+        with pytest.raises(gb.InputError, match="does not have all events of its player"):
+            journal.compact()
+        journal.append(queue.pop())
+        journal.compact()
+        assert journal.segment == 2
+    with Player(softelim, journal=tmp_path / "journal.jsonl") as again:
+        assert again.open == ("a",)
 
 
 KILLED = """

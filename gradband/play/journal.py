@@ -5,6 +5,7 @@ file, so that a line that was changed, moved or removed is noticed, unless it wa
 committed is on disk. After many events a new file is started with a snapshot (see `segments`).
 """
 
+import contextlib
 import os
 import warnings
 import weakref
@@ -52,6 +53,7 @@ class Journal(AbstractContextManager["Journal"]):
         self._on_disk = 0  # of these
         self._sum = 0
         self._tail = 0  # events after the snapshot
+        self._before = 0  # events of the player that are not in the journal
         self._waiting: list[bytes] = []
         self._writing = False
         self._lock = turns.new_lock(self)
@@ -127,6 +129,8 @@ class Journal(AbstractContextManager["Journal"]):
                 else:
                     self._write()
             self.need_writable()
+            if player.told - self._before != self.events:
+                raise InputError(f"the journal {self.path} does not have all events of its player")
             self._start_next(player)
 
     def _compact_if_possible(self, player: "Player") -> None:
@@ -153,7 +157,8 @@ class Journal(AbstractContextManager["Journal"]):
         self._close()
         self._own(file)
         self._sum, self.segment, self._tail, self.due = checksum, self.segment + 1, 0, False
-        segments.prune(self._real, player.settings.keep_segments, player.settings.keep_bytes)
+        with contextlib.suppress(OSError):  # they may be removed another time
+            segments.prune(self._real, player.settings.keep_segments, player.settings.keep_bytes)
 
     def need_writable(self) -> None:
         """Raises an error after close, or after a failed write: the next line would follow a gap."""
@@ -189,9 +194,12 @@ class Journal(AbstractContextManager["Journal"]):
         if found.end == 0:
             self.append(lines.header(player, 1, 0))
             self.events = self._tail = 0
+            self._before = player.told
             self.commit()
             sync_folder(self._real.parent)
             return
+        self._before = player.told - self.events
         segments.clean_up(self._real, self.segment)
         if found.version < lines.VERSION:
-            self._start_next(player)
+            self.due = True
+            self._compact_if_possible(player)

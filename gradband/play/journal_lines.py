@@ -6,8 +6,8 @@ import zlib
 from collections.abc import Iterable, Iterator
 from typing import IO, TYPE_CHECKING, Any
 
-from gradband.core.errors import InputError, shown
-from gradband.play import events
+from gradband.core.errors import InputError, number_of_arms, shown, whole
+from gradband.play import checks, events
 from gradband.play.settings import Settings
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ def header(player: "Player", segment: int, before: int) -> "Event":
         "fingerprint": player.playable.fingerprint,
         "seed": player.seed,
         "arms": player.known_arms.ever,
+        "first": player.known_arms.first,
         "settings": player.settings.as_dict(),
         "t": max(round(player.clock(), 3), player.time),
         "segment": segment,
@@ -134,22 +135,25 @@ class Reader:
             raise InputError(f"the journal has the version {shown(self.version)}, not {VERSION}")
         if found.get("fingerprint") != player.playable.fingerprint:
             self._find_policy(found)
-        seed = events.check_count("seed", found.get("seed"))
+        seed = checks.check_count("seed", found.get("seed"))
         if player.seed_given and seed != player.seed:
             raise InputError(f"the journal was started with the seed {seed}: use that seed, or give none")
         settings = player.settings
         if self.version == VERSION:
-            self.segment = events.check_count("segment", found.get("segment"))
-            self.events = events.check_count("events", found.get("events"))
+            self.segment = whole("segment", found.get("segment"))
+            self.events = checks.check_count("events", found.get("events"))
             settings = Settings.from_dict(found.get("settings")).stored_as(player.settings)
-            if player.settings_given and settings != player.settings:
-                given, kept = player.settings.as_dict(), settings.as_dict()
-                name = next(name for name in kept if kept[name] != given[name])
-                raise InputError(
-                    f"the journal was started with {name} = {shown(kept[name])}, not {shown(given[name])}: "
-                    "give the same settings, or none"
-                )
-        player.begin(seed, settings)
+            given, kept = player.settings.as_dict(), settings.as_dict()
+            for name in sorted(player.settings_given):
+                if kept[name] != given[name]:
+                    raise InputError(
+                        f"the journal was started with {name} = {shown(kept[name])}, not "
+                        f"{shown(given[name])}: give the same settings, or none"
+                    )
+        first = number_of_arms(found.get("first", player.policy.arms))
+        if self.segment == 1 and first != player.policy.arms:
+            raise InputError(f"{player.policy.name} has {player.policy.arms} arms, not {first}")
+        player.begin(seed, settings, first)
 
     def _find_policy(self, found: dict[str, Any]) -> None:
         """Plays the policy that the file began with, if it can be had."""
@@ -164,7 +168,7 @@ class Reader:
     def _read_snapshot(self, found: Any) -> None:
         if not isinstance(found, dict) or found.get("op") != "snapshot":
             raise InputError("this is not a snapshot, which must come here")
-        state, parts = found.get("state"), events.check_count("parts", found.get("parts"))
+        state, parts = found.get("state"), checks.check_count("parts", found.get("parts"))
         if not isinstance(state, dict):
             raise InputError("this snapshot has no state")
         self._state, self._missing = state | {name: [] for name in LISTS}, parts

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gradband.core.errors import InputError, shown
+from gradband.play.arms import is_whole
 
 Event = dict[str, Any]
 LONGEST_ID = 256
@@ -112,16 +113,52 @@ class Pending:
         forgotten = self.wait is not None and id not in self.closed
         return f", or its default and left the window of {self.window}" if forgotten else ""
 
+    def find(self, id: Any, unit: Any, active: list[int]) -> Event | None:
+        """The decision that this id or this unit has, if any; not if its arm is no longer active."""
+        if unit is not None and not is_id(unit):
+            raise InputError(f"a unit must be a string of 1 to {LONGEST_ID} characters, not {shown(unit)}")
+        made = self.open.get(id) if isinstance(id, str) else None
+        if made is not None:
+            if "arms" in made:
+                raise InputError(f"{shown(id)} is a batch")
+            if unit is not None and made.get("unit") != unit:
+                raise InputError(f"the decision {shown(id)} was not made for the unit {shown(unit)}")
+            return made
+        had = self.units.get(unit) if unit is not None else None
+        return had if had is not None and had["arm"] in active else None
+
+    def new_id(self, id: Any) -> str:
+        """The id of a new decision: the one given, if it can be, or the next number."""
+        if id is None:
+            return f"#{self.numbered + 1}"
+        if not is_id(id) or id.startswith("#"):
+            raise InputError(
+                f"an id must be a string of 1 to {LONGEST_ID} characters that does not start with #, not "
+                f"{shown(id)}"
+            )
+        if id in self.closed:
+            raise InputError(f"the decision {shown(id)} has its reward, and cannot be made again")
+        return id
+
+    def oldest(self, arm: Any) -> str:
+        """The id of the oldest decision for this arm that waits for its reward."""
+        if is_whole(arm):
+            for id, event in self.open.items():
+                if event.get("arm") == arm:
+                    return id
+        raise InputError(f"no decision for arm {shown(arm)} waits for its reward")
+
     def load(self, state: dict[str, Any]) -> None:
         """Takes over what a checked state says."""
         self.made, self.numbered = state["decisions"], state["numbered"]
         self.open = {event["id"]: _copied(event) for event in state["open"]}
-        self._queue = deque((event["t"], id) for id, event in self.open.items())
+        waiting = self.open.values() if self.wait is not None else ()
+        self._queue = deque((event["t"], event["id"]) for event in waiting)
         last = state["finished"][-self.window :]
         entries = [(e, None) if isinstance(e, str) else (e["id"], _copied(e)) for e in last]
         self.closed = OrderedDict(entries)
         self.units = OrderedDict()
-        for unit, id, arm, p in state.get("units", []):
+        for unit, id, arm, p in state["units"][-self.window :]:
             self.units[unit] = {"id": id, "arm": arm, "p": p}
 
     def as_dict(self) -> dict[str, Any]:

@@ -20,15 +20,14 @@ from typing import TYPE_CHECKING, Any, NoReturn, Unpack
 
 import numpy as np
 
-from gradband.core.arrays import flatten
 from gradband.core.errors import InputError, number_of_arms, shown, whole
-from gradband.play import events, turns
-from gradband.play.arms import Arms, is_whole
+from gradband.play import checks, states, turns
+from gradband.play.arms import Arms
 from gradband.play.decision import Batch, Decision
 from gradband.play.draws import Draws
 from gradband.play.journal import Journal
 from gradband.play.memory import Memory
-from gradband.play.pending import LONGEST_ID, Event, Pending, is_id
+from gradband.play.pending import Event, Pending
 from gradband.play.playable import Playable, as_playable
 from gradband.play.settings import STORAGE, Options, Settings
 from gradband.policies import Policy
@@ -82,8 +81,8 @@ class Player(AbstractContextManager["Player"]):
         self.lock = turns.new_lock(self)
         self._turn: AbstractContextManager[Any] = self.lock  # for methods that change the player
         self.seed_given = seed is not None
-        self.settings_given = settings is not None or not set(more) <= set(STORAGE)
         self.settings = dataclasses.replace(settings or Settings(), **more)
+        self.settings_given = set(more if settings is None else self.settings.as_dict()) - set(STORAGE)
         self.begin(secrets.randbits(SEED_BITS) if seed is None else seed, self.settings)
         if journal is not None:
             self.journal = Journal(Path(journal), self)
@@ -93,9 +92,10 @@ class Player(AbstractContextManager["Player"]):
         """Starts from the beginning, with this seed, these settings, and as many arms as the policy has."""
         policy = self.playable.policy
         arms = Arms(arms_first or policy.arms, settings.arms, policy.opens)
-        events.check_settings(policy, settings, arms)
-        self.settings, self.seed = settings, events.check_count("seed", seed)
+        checks.check_settings(policy, settings, arms)
+        self.settings, self.seed = settings, checks.check_count("seed", seed)
         self.time = 0.0  # of the last event
+        self.told = 0  # events
         self.known_arms = arms
         self._draws = Draws(self.seed)
         self.pending = Pending(settings.window, settings.deadline)
@@ -187,10 +187,11 @@ class Player(AbstractContextManager["Player"]):
         with self._turn:
             now = self._now()
             if id is not None or unit is not None:
-                again = self._again(id, unit)
-                if again is not None:
-                    return again
-            id = self._new_id(id)
+                had = self.pending.find(id, unit, self.known_arms.active)
+                if had is not None:
+                    label = self.known_arms.labels[had["arm"]]
+                    return Decision(had["arm"], had["id"], had["p"], label, True)
+            id = self.pending.new_id(id)
             p = self.memory.single()
             place = self._draws.choose(p)
             arm, share = self.known_arms.active[place], float(p[place])
@@ -202,26 +203,9 @@ class Player(AbstractContextManager["Player"]):
                 self._tell({**made, "ps": self.known_arms.spread(p).round(6).tolist()})
             return Decision(arm, id, share, self.known_arms.labels[arm])
 
-    def _again(self, id: str | None, unit: str | None) -> Decision | None:
-        """The decision that this id or this unit has, if any."""
-        if unit is not None and not is_id(unit):
-            raise InputError(f"a unit must be a string of 1 to {LONGEST_ID} characters, not {shown(unit)}")
-        made = self.pending.open.get(id) if isinstance(id, str) else None
-        if made is not None and "arms" in made:
-            raise InputError(f"{shown(id)} is a batch")
-        if made is not None and unit is not None and made.get("unit") != unit:
-            raise InputError(f"the decision {shown(id)} was not made for the unit {shown(unit)}")
-        if made is None and unit is not None:
-            made = self.pending.units.get(unit)
-            if made is not None and made["arm"] not in self.known_arms.active:
-                return None
-        if made is None:
-            return None
-        return Decision(made["arm"], made["id"], made["p"], self.known_arms.labels[made["arm"]], True)
-
     def select_many(self, count: int, id: str | None = None) -> Batch:
         """Distributes the next `count` pulls over the arms; their rewards come together."""
-        events.check_batches(self.policy, self.settings)
+        checks.check_batches(self.policy, self.settings)
         count = whole("count", count)
         with self._turn:
             now = self._now()
@@ -230,7 +214,7 @@ class Player(AbstractContextManager["Player"]):
                 if sum(event.get("arms", [])) != count:
                     raise InputError(f"{shown(id)} waits for its reward, and is not a batch of {count}")
                 return Batch(event["arms"], id, event["p"])
-            id = self._new_id(id)
+            id = self.pending.new_id(id)
             p = self.memory.many(count)  # no arm has to be first: a batch has room for all
             pulls = self.known_arms.spread(self._draws.multinomial(count, p)).astype(int).tolist()
             shares = self.known_arms.spread(p).tolist()
@@ -251,9 +235,9 @@ class Player(AbstractContextManager["Player"]):
             made = self.pending.closed[id] if late else self.pending.waiting(id)
             if made is None or "arms" in made:
                 raise InputError(f"{shown(id)} is a batch: update_many takes its sums of rewards")
-            heard = reward = events.check_reward(self.policy, reward)
+            heard = reward = checks.check_reward(self.policy, reward)
             if late:
-                events.check_correction(self.memory, made, {"heard": reward})
+                checks.check_correction(self.memory, made, {"heard": reward})
             if self.policy.binary and 0 < reward < 1:
                 heard = float(self._draws.next() < reward)
             drawn = self._draws.drawn
@@ -268,9 +252,9 @@ class Player(AbstractContextManager["Player"]):
             made = self.pending.closed[id] if late else self.pending.waiting(id)
             if made is None or "arms" not in made:
                 raise InputError(f"{shown(id)} is one decision, not a batch: update takes its reward")
-            found = events.check_sums(made, sums.tolist() if isinstance(sums, np.ndarray) else sums)
+            found = checks.check_sums(made, sums.tolist() if isinstance(sums, np.ndarray) else sums)
             if late:
-                events.check_correction(self.memory, made, {"sums": found})
+                checks.check_correction(self.memory, made, {"sums": found})
             self._update({"op": "update", "id": id, "sums": found, "drawn": self.drawn}, late)
 
     def _update(self, event: Event, late: bool) -> None:
@@ -292,7 +276,7 @@ class Player(AbstractContextManager["Player"]):
             now: The time in seconds since 1970, if not the clock's.
         """
         with self._turn:
-            return self._expire(self._time() if now is None else max(events.check_time(now), self.time))
+            return self._expire(self._time() if now is None else max(checks.check_time(now), self.time))
 
     def _expire(self, now: float) -> int:
         count, default = 0, self.settings.default
@@ -362,10 +346,10 @@ class Player(AbstractContextManager["Player"]):
         playable = as_playable(policy)
         with self._turn:
             self.memory.check_swap(playable)
-            events.check_settings(playable.policy, self.settings, self.known_arms)
+            checks.check_settings(playable.policy, self.settings, self.known_arms)
             self._swapped = playable
             about = {"fingerprint": playable.fingerprint, "policy": playable.policy.name}
-            self._apply({"op": "swap", **about, "reason": events.check_reason(reason), "t": self._now()})
+            self._apply({"op": "swap", **about, "reason": checks.check_reason(reason), "t": self._now()})
             if self.journal is not None:
                 self.journal.due = True  # a snapshot, so that a restart needs the new policy only
 
@@ -415,6 +399,7 @@ class Player(AbstractContextManager["Player"]):
 
     def _tell(self, event: Event) -> None:
         self.time = event.get("t", self.time)
+        self.told += 1
         if self.journal is not None:
             self.journal.append(event)
         if self.record is not None:
@@ -423,25 +408,7 @@ class Player(AbstractContextManager["Player"]):
     def state(self) -> dict[str, Any]:
         """Everything the player knows, as JSON can hold it."""
         with self.lock:
-            memory = {name: np.asarray(leaf).tolist() for name, leaf in flatten(self.memory.state).items()}
-            return {
-                "format": "gradband-state",
-                "version": events.VERSION,
-                "policy": self.policy.name,
-                "fingerprint": self.playable.fingerprint,
-                "settings": self.settings.as_dict(),
-                "t": self.time,
-                "seed": self.seed,
-                "drawn": self.drawn,
-                "arms": self.known_arms.ever,
-                "first": self.known_arms.first,
-                "active": list(self.known_arms.active),
-                "fresh": list(self.known_arms.fresh),
-                "labels": list(self.known_arms.labels),
-                "rounds": self.memory.rounds,
-                "memory": memory,
-                **self.pending.as_dict(),
-            }
+            return states.write_state(self)
 
     def restore(self, state: dict[str, Any]) -> None:
         """Resumes from what `state` returned, in this or another player of the same policy.
@@ -457,7 +424,7 @@ class Player(AbstractContextManager["Player"]):
 
     def load(self, state: Any) -> None:
         """The same for a journal, which has read the state from its snapshot."""
-        found = events.check_state(self, state)
+        found = states.check_state(self, state)
         self.playable = found["playable"]
         self.begin(found["seed"], found["settings"].stored_as(self.settings), found["first"])
         self.time = found["t"]
@@ -466,28 +433,12 @@ class Player(AbstractContextManager["Player"]):
         self.pending.load(found)
         self.memory.load(self.playable, found, self.pending.open.values())
 
-    def _new_id(self, id: str | None) -> str:
-        if id is None:
-            return f"#{self.pending.numbered + 1}"
-        if not is_id(id) or id.startswith("#"):
-            raise InputError(
-                f"an id must be a string of 1 to {LONGEST_ID} characters that does not start with "
-                f"#, not {shown(id)}"
-            )
-        if id in self.pending.closed:
-            raise InputError(f"the decision {shown(id)} has its reward, and cannot be made again")
-        return id
-
     def _which(self, decision: Any) -> str:
         if isinstance(decision, Decision | Batch):
             return decision.id
         if isinstance(decision, str):
             return decision
-        if is_whole(decision):
-            for id, event in self.pending.open.items():
-                if event.get("arm") == decision:
-                    return id
-        raise InputError(f"no decision for arm {shown(decision)} waits for its reward")
+        return self.pending.oldest(decision)
 
     def need_flexible(self, done: str) -> None:
         """Raises an error unless the policy can play with any number of arms."""

@@ -86,6 +86,8 @@ def older(path: Path) -> list[Path]:
 
 def prune(path: Path, most: int | None, most_bytes: int | None) -> None:
     """Removes the oldest files, until at most so many are left, or so many bytes."""
+    if most is None and most_bytes is None:
+        return
     files = older(path)
     sizes = [file.stat().st_size for file in files]
     while files and (

@@ -12,7 +12,7 @@ import numpy as np
 
 from gradband.core.errors import InputError, number, number_of_arms, shown
 from gradband.play.arms import Arms
-from gradband.play.events import check_settings
+from gradband.play.checks import check_settings
 from gradband.play.memory import Memory
 from gradband.play.playable import Playable, as_playable
 from gradband.play.settings import Settings

@@ -76,6 +76,9 @@ class Postgres(Store):
             if self._db.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
                 self._db.execute("ROLLBACK")
 
+    def tidy(self) -> None:
+        """The server does this by itself."""
+
     def close(self) -> None:
         with contextlib.suppress(psycopg.Error):
             self._db.close()

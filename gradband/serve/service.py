@@ -37,6 +37,7 @@ class Service:
         self.batcher = Batcher(options.db, self.metrics)
         self.reader = Reader(options.db, "reads")
         self.reporter = Reader(options.db, "reports")
+        self.keeper = Reader(options.db, "upkeep")
         self.reports = Reports()
         self.stopping = asyncio.Event()
         self._tokens: dict[str, Token] = {}
@@ -62,12 +63,12 @@ class Service:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
         await asyncio.to_thread(self.batcher.close)
-        await asyncio.to_thread(self.reader.close)
-        await asyncio.to_thread(self.reporter.close)
+        for reader in (self.reader, self.reporter, self.keeper):
+            await asyncio.to_thread(reader.close)
         log.info("stopped")
 
     async def _keep_up(self) -> None:
-        """Reads the tokens again and again, and gives silent decisions their default."""
+        """Reads the tokens again and again, gives silent decisions their default, tidies up."""
         while True:
             await asyncio.sleep(EXPIRE_EVERY)
             try:
@@ -75,6 +76,7 @@ class Service:
                     await self.read_tokens()
                 for key in await self.reader.read(keys_due, time.time()):
                     await self.batcher.submit(key, operations.expire)
+                await self.keeper.read(tidy)
             except Exception as error:  # the database is away: the next time may do
                 log.warning("the timer failed", extra={"reason": str(error)})
 
@@ -136,3 +138,7 @@ def keys_due(store: Store, now: float) -> list[str]:
     """Tests with decisions that have waited long enough."""
     rows = store.execute("SELECT key FROM tests WHERE due <= ? ORDER BY due LIMIT 100", (now,))
     return [key for (key,) in rows]
+
+
+def tidy(store: Store) -> None:
+    store.tidy()

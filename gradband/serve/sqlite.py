@@ -10,7 +10,9 @@ from gradband.serve.schema import migrate
 from gradband.serve.store import Row, Store, StoreError
 
 WAIT_FOR_LOCK = 10.0  # seconds
-CHECKPOINT = 4000  # pages of the write-ahead log, 16 MiB, until they are moved into the file
+# Pages of the write-ahead log, 64 MiB, until a commit moves them into the file. Most are there by then:
+# another thread moves them every second, but never catches up with a service that always writes.
+CHECKPOINT = 16_000
 
 
 class Sqlite(Store):
@@ -67,6 +69,9 @@ class Sqlite(Store):
                 self._db.execute("ROLLBACK")
             except sqlite3.Error:
                 self.close()
+
+    def tidy(self) -> None:
+        self.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     def close(self) -> None:
         self._db.close()

@@ -50,6 +50,10 @@ class Store(ABC):
         """Undoes everything since `begin`; never raises an error."""
 
     @abstractmethod
+    def tidy(self) -> None:
+        """Does what would otherwise delay a commit; called every second, by a thread of its own."""
+
+    @abstractmethod
     def close(self) -> None:
         """Closes the connection; never raises an error."""
 
