@@ -3,18 +3,20 @@
 import { ApiError, ask, pathOf, send, token } from "./api.js";
 import { keepReading, readPointer } from "./charts.js";
 import { detailView, splitAdvice } from "./detail.js";
-import { NO_POLICY, actionOf, closeDialog, creation, openDialog, submitDialog } from "./dialogs.js";
+import { actionOf, closeDialog, creation, openDialog, submitDialog } from "./dialogs.js";
 import { h, render } from "./dom.js";
 import * as format from "./format.js";
 import { STATES, Traffic, listView, newFilter, PAGE } from "./list.js";
 import { Live } from "./live.js";
 
 const LEAST_PAUSE = 1000; // milliseconds between two looks at the service
+const RETRY = 3000; // after a request without an answer
 const TICK = 5000; // until traffic and times are shown anew
 const [header, banner, main, announcer] = ["header", "banner", "main", "announcer"].map((id) => document.getElementById(id));
 
 const board = {
   me: null, // {name, role}
+  policies: [],
   tests: null,
   test: null,
   report: null,
@@ -23,6 +25,7 @@ const board = {
   connection: "connecting",
   updated: null,
   filter: newFilter(),
+  allArms: false, // or those with the most decisions
   traffic: new Traffic(),
 };
 const live = new Live((keys) => refreshIfChanged(keys), setConnection, refuse);
@@ -49,7 +52,7 @@ function show() {
   document.title = board.me && key ? `${key} – gradband` : "gradband";
   render(header, headerView());
   if (!board.me) return;
-  const width = main.clientWidth;
+  const width = main.clientWidth - 2 * parseFloat(getComputedStyle(main).paddingLeft);
   if (board.missing) render(main, missingView(key));
   else if (key === null) render(main, board.tests ? listView({ ...board, admin: isAdmin() }) : loading());
   else if (board.test?.key === key) render(main, detailView({ ...board, perSecond: board.traffic.of(key), admin: isAdmin(), width }));
@@ -151,26 +154,39 @@ async function lookAtList(mine) {
   succeeded();
 }
 
+/** The test is shown at once, its report when it has been computed. */
 async function lookAtTest(key, mine) {
-  const [test, report] = await Promise.all([
-    ask(pathOf(key)),
-    ask(`${pathOf(key)}/report`).catch((error) => error),
-  ]);
+  const reporting = ask(`${pathOf(key)}/report`).catch((error) => error);
+  const test = await ask(pathOf(key));
+  const named = board.policies.some((policy) => policy.fingerprint === test.policy);
+  const policies = named ? board.policies : (await ask("v1/policies")).policies;
   if (mine !== turn) return;
-  if (report instanceof ApiError && report.status === 401) throw report;
-  const before = board.test?.key === key ? { status: board.test.status, advice: board.report?.advice } : null;
+  const before = board.test;
   board.traffic.note([test]);
-  Object.assign(board, { test, missing: null });
-  if (report instanceof Error) Object.assign(board, { reportError: report.message });
-  else Object.assign(board, { report, reportError: null });
+  Object.assign(board, { test, policies, missing: null });
   succeeded();
   if (before && before.status !== test.status) announce(`${key} is now ${STATES[test.status].toLowerCase()}.`);
-  else if (before?.advice && board.report && before.advice !== board.report.advice) announce(`New advice. ${splitAdvice(board.report).join("")}`);
+  const report = await reporting;
+  if (mine === turn) takeReport(report);
+}
+
+function takeReport(report) {
+  if (report instanceof ApiError) {
+    if (report.status === 401) throw report;
+    board.reportError = report.message;
+    again = true;
+  } else {
+    const before = board.report?.advice;
+    Object.assign(board, { report, reportError: null });
+    if (before && before !== report.advice) announce(`New advice. ${splitAdvice(report).join("")}`);
+  }
+  show();
 }
 
 function succeeded() {
   board.updated = new Date();
-  if (board.connection !== "lost") setBanner("");
+  if (board.connection === "lost") board.connection = "polling"; // it answers, whatever the stream does
+  setBanner("");
   show();
 }
 
@@ -179,7 +195,10 @@ function failed(error) {
   else if (error.status === 404 || error.status === 422) {
     board.missing = error;
     show();
-  } else if (error.status !== 0) {
+  } else if (error.status === 0) {
+    setConnection("lost");
+    setTimeout(refresh, RETRY);
+  } else {
     setBanner(`${error.message} The board tries again by itself.`);
     again = true;
   }
@@ -195,7 +214,7 @@ async function signIn(text, fresh) {
     const told = refusal(error);
     if (!fresh && error.status !== 401 && error.status !== 403) {
       setBanner(`${error.message} The board tries again by itself.`);
-      setTimeout(() => signIn(text, fresh), 2000);
+      setTimeout(() => signIn(text, fresh), RETRY);
       return;
     }
     signOut(told);
@@ -238,7 +257,7 @@ function changeRoute(focus = true) {
   closeDialog();
   clearTimeout(timer);
   timer = 0;
-  Object.assign(board, { test: null, report: null, reportError: null, missing: null });
+  Object.assign(board, { test: null, report: null, reportError: null, missing: null, allArms: false });
   if (!board.me) return;
   show();
   scrollTo(0, 0);
@@ -249,10 +268,6 @@ function changeRoute(focus = true) {
 
 async function newTest() {
   const { policies } = await ask("v1/policies");
-  if (!policies.length) {
-    openDialog(NO_POLICY, closeDialog);
-    return;
-  }
   openDialog(creation(policies), (test) => {
     closeDialog();
     location.hash = `#/tests/${encodeURIComponent(test.key)}`;
@@ -280,6 +295,7 @@ async function download(kind) {
 
 const DOES = {
   act,
+  "all-arms": () => (board.allArms = true) && show(),
   cancel: closeDialog,
   create: newTest,
   download: (button) => download(button.dataset.format),

@@ -49,7 +49,7 @@ export function sharesChart(report, width) {
   const name = "shares";
   drawn.set(name, { axis, rows, show: format.percent, rest: () => "" });
   return figure(name, "Shares over time", `Probability of each arm${perBin > 1 ? `, over ${format.count(perBin)} decisions at a time` : ""}.`, rows, axis, [
-    ...areas, ...frame(axis, width, [0, 0.5, 1], y, (tick) => `${100 * tick}\u202f%`),
+    ...areas, ...frame(axis, width, [0, 0.5, 1], y, (tick) => format.tick(tick, true)),
   ], width, format.percent);
 }
 
@@ -65,11 +65,15 @@ export function ratesChart(report, width) {
   const axis = timeAxis(times, perBin, width);
   const y = (rate) => EDGE.top + ((high - rate) / (high - low)) * (HEIGHT - EDGE.top - EDGE.bottom);
   const lines = rows.map((row) => s("path", { class: `line ${row.colour}`, d: line(axis.xs, row.values.map((v) => (v === null ? null : y(v)))) }));
-  const clip = s("clipPath", { id: "inside" }, s("rect", { x: EDGE.left, y: EDGE.top - 2, width: Math.max(width - EDGE.left - EDGE.right + 2, 0), height: HEIGHT - EDGE.top - EDGE.bottom + 4 }));
+  const ends = rows.map((row) => {
+    const bin = row.values.findLastIndex(format.known);
+    return bin >= 0 && s("circle", { class: `end ${row.colour}`, cx: round(axis.xs[bin]), cy: round(y(row.values[bin])), r: 3 });
+  });
+  const clip = s("clipPath", { id: "inside" }, s("rect", { x: EDGE.left, y: EDGE.top - 2, width: Math.max(width - EDGE.left - EDGE.right + 4, 0), height: HEIGHT - EDGE.top - EDGE.bottom + 4 }));
   const show = (value) => format.rate(value, unit);
   drawn.set("rates", { axis, rows, show, rest: (row) => show(last(row.values)) });
-  return figure("rates", "Mean reward so far", "Naive means of the decisions that count. They move a lot at first.", rows, axis, [
-    clip, ...frame(axis, width, ticks, y, (tick) => format.rate(tick, unit)), s("g", { "clip-path": "url(#inside)" }, lines),
+  return figure("rates", "Mean reward so far", "Naive means, which move a lot at first.", rows, axis, [
+    clip, ...frame(axis, width, ticks, y, (tick) => format.tick(tick, unit)), s("g", { "clip-path": "url(#inside)" }, lines, ends),
   ], width, show);
 }
 
@@ -205,26 +209,31 @@ function line(xs, ys) {
 }
 
 /** What all rows of intervals have in common: a scale that shows the estimates well. */
-export function scaleOf(arms) {
+export function scaleOf(arms, unit) {
   const enough = arms.filter((arm) => arm.pulls >= SETTLED);
   const shown = (enough.length ? enough : arms).filter((arm) => arm.estimate && arm.interval?.every(format.known));
   if (!shown.length) return null;
+  const [least, most] = unit ? [0, 1] : [-Infinity, Infinity];
   const low = Math.min(...shown.flatMap((arm) => [arm.interval[0], arm.estimate.mean]));
   const high = Math.max(...shown.flatMap((arm) => [arm.interval[1], arm.estimate.mean]));
   const room = Math.max(high - low, 1e-9) * 0.35;
   const always = shown.flatMap((arm) => arm.always_valid).filter(format.known);
-  return [Math.max(low - room, Math.min(low, ...always)), Math.min(high + room, Math.max(high, ...always))];
+  return {
+    low: Math.max(least, low - room, Math.min(low, ...always)),
+    high: Math.min(most, high + room, Math.max(high, ...always)),
+    best: Math.max(...shown.filter((arm) => arm.active).map((arm) => arm.estimate.mean)), // -Infinity if there is none
+  };
 }
 
 /** An arm's estimate: a dot; its interval: a thick bar; the always-valid one: a thin line. */
-export function intervalPicture(arm, scale, best, colour) {
+export function intervalPicture(arm, { low, high, best }, colour) {
   const wide = 200;
-  const x = (value) => round(7 + Math.min(Math.max((value - scale[0]) / (scale[1] - scale[0]), 0), 1) * (wide - 14));
-  const inside = (value) => value >= scale[0] && value <= scale[1];
-  const bar = (name, ends) => ends?.every(format.known) && ends[1] >= scale[0] && ends[0] <= scale[1] &&
+  const x = (value) => round(7 + Math.min(Math.max((value - low) / (high - low || 1), 0), 1) * (wide - 14));
+  const inside = (value) => value >= low && value <= high;
+  const bar = (name, ends) => ends?.every(format.known) && ends[1] >= low && ends[0] <= high &&
     s("line", { class: `${name} ${colour}`, x1: x(ends[0]), x2: x(ends[1]), y1: 12, y2: 12 });
   return s("svg", { class: "interval", viewBox: `0 0 ${wide} 24`, "aria-hidden": "true" },
-    best !== null && s("line", { class: "best", x1: x(best), x2: x(best), y1: 0, y2: 24 }),
+    inside(best) && s("line", { class: "best", x1: x(best), x2: x(best), y1: 0, y2: 24 }),
     arm.pulls > 0 && bar("always", arm.always_valid),
     bar("fixed", arm.interval),
     arm.estimate && inside(arm.estimate.mean) && s("circle", { class: `dot ${colour}`, cx: x(arm.estimate.mean), cy: 12, r: 4.5 }));

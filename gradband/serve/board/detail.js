@@ -6,24 +6,26 @@ import * as format from "./format.js";
 import { chip } from "./list.js";
 
 const MISMATCH = 0.01; // a p-value below which the numbers are not to be trusted
-const TWO_COLUMNS = 860; // pixels
+const MOST_ARMS = 50; // at first
+const TWO_COLUMNS = 820; // pixels, as in board.css
+const NARROWEST = 200; // pixels of a picture
 
 /** Everything about a test; `report` is null until it has come. */
-export function detailView({ test, report, reportError, perSecond, admin, width }) {
+export function detailView({ test, report, reportError, policies, perSecond, admin, width, allArms }) {
   const columns = width >= TWO_COLUMNS ? 2 : 1;
-  const inner = Math.floor((width - (columns - 1) * 20) / columns - 42);
+  const inner = Math.max(Math.floor((width - (columns - 1) * 20) / columns - 42), NARROWEST);
   return [
     h("nav", { "aria-label": "Breadcrumb", class: "back", "data-key": "back" }, h("a", { href: "#/" }, "← All tests")),
     h("div", { class: "title", "data-key": "title" },
       h("div", { class: "name" }, h("h1", { tabindex: "-1" }, test.key), chip(test.status)),
       actions(test, admin)),
-    reportError ? problem(reportError) : report ? advice(report) : h("p", { class: "card loading", "data-key": "advice" }, "The report is on its way …"),
+    reportError ? problem(reportError) : report ? advice(test, report) : h("p", { class: "card loading", "data-key": "advice" }, "The report is on its way …"),
     tiles(test, report, perSecond),
     report && charts(report, inner),
-    arms(test, report, admin),
-    report && checks(report),
-    report && notes(report),
-    settings(test),
+    arms(test, report, admin, allArms),
+    report?.decisions > 0 && checks(report),
+    report?.decisions > 0 && notes(report),
+    settings(test, policies),
     history(test),
   ];
 }
@@ -44,7 +46,8 @@ function problem(error) {
   return h("section", { class: "card advice cant", "data-key": "advice" }, h("h2", null, "There is no report right now"), h("p", null, error));
 }
 
-function advice(report) {
+function advice(test, report) {
+  if (!report.decisions && test.status !== "ended") return beginning(test);
   const [head, rest] = splitAdvice(report);
   const kind = { stop: "stop", "go on": "go" }[report.advice] ?? "cant";
   return h("section", { class: `card advice ${kind}`, "data-key": "advice", "aria-labelledby": "advice" },
@@ -52,19 +55,32 @@ function advice(report) {
     h("p", { class: "sentence" }, h("strong", null, head), rest));
 }
 
-/** "Go on: red leads …" as "Go on." and "Red leads …". */
+/** What to do before there is anything to report. */
+function beginning(test) {
+  const told = {
+    created: ["Not started:", " it makes no decisions yet."],
+    running: ["Running:", " it waits for its first decision."],
+    paused: ["Paused:", " it has made no decisions so far."],
+  }[test.status];
+  const route = (name) => h("code", null, `POST /v1/tests/${test.key}/${name}`);
+  return h("section", { class: "card advice go", "data-key": "advice", "aria-labelledby": "advice" },
+    h("p", { class: "eyebrow", id: "advice" }, "What next?"),
+    h("p", { class: "sentence" }, h("strong", null, told[0]), told[1]),
+    h("p", { class: "told" }, "Clients ask for a decision with ", route("decide"), " and send its reward with ", route("reward"), "."));
+}
+
+/** "Go on: red leads …" as "Go on:" and " red leads …". */
 export function splitAdvice(report) {
   const at = report.sentence.indexOf(": ");
   const known = at > 0 && report.sentence.slice(0, at).toLowerCase() === report.advice;
-  if (!known) return ["", report.sentence];
-  return [`${report.sentence.slice(0, at)}.`, ` ${report.sentence.charAt(at + 2).toUpperCase()}${report.sentence.slice(at + 3)}`];
+  return known ? [report.sentence.slice(0, at + 1), report.sentence.slice(at + 1)] : ["", report.sentence];
 }
 
 function tiles(test, report, perSecond) {
   const tile = (label, value, told, kind) => h("div", { class: kind, "data-key": label }, h("dt", null, label), h("dd", { class: "value" }, value), h("dd", { class: "told" }, told));
   const counts = report ? `${format.count(report.counted)} count in the report` : "";
   return h("dl", { class: "tiles", "data-key": "tiles" },
-    tile("Decisions", format.count(test.decisions), test.status === "running" && format.known(perSecond) ? `${format.traffic(perSecond)} now` : counts),
+    tile("Decisions", format.count(test.decisions), test.status === "running" && perSecond > 0 ? `${format.traffic(perSecond)} now` : counts),
     tile("Rewards", format.count(test.rewards), `${format.count(test.waiting)} waiting`),
     gain(report, tile));
 }
@@ -88,22 +104,22 @@ function charts(report, width) {
 }
 
 /** One row per arm, with what the report says of it where there is one. */
-function arms(test, report, admin) {
+function arms(test, report, admin, all) {
   const rows = test.arms.map((arm, number) => {
     const told = report?.arms.find((row) => row.number === number) ?? null;
     return { ...arm, number, told };
   });
   const known = rows.flatMap((arm) => arm.told ?? []);
-  const scale = scaleOf(known);
-  const estimates = known.filter((arm) => arm.active && arm.estimate).map((arm) => arm.estimate.mean);
+  const unit = report?.rewards !== "any";
+  const scale = scaleOf(known, unit);
   const shared = {
-    unit: report?.rewards !== "any",
+    unit,
     scale,
-    best: estimates.length ? Math.max(...estimates) : null,
     colours: colours(known),
     ended: test.status === "ended",
     retire: admin && test.status !== "ended" && rows.filter((arm) => !arm.retired).length > 1,
   };
+  const shown = all || rows.length <= MOST_ARMS ? rows : [...rows].sort((a, b) => (b.told?.pulls ?? 0) - (a.told?.pulls ?? 0)).slice(0, MOST_ARMS);
   const level = report ? `${Math.round(100 * report.confidence)}\u202f%` : "95\u202f%";
   const column = (label, number) => h("th", { scope: "col", role: "columnheader", class: number ? "number" : null, "data-key": label }, label);
   return h("section", { class: "card", "data-key": "arms" }, h("h2", null, "Arms"),
@@ -113,8 +129,9 @@ function arms(test, report, admin) {
         h("th", { class: "picture", "aria-hidden": "true", "data-key": "picture" }),
         column(`${level} interval`, true), column("Always valid", true), column("P(best)", true),
         shared.retire && h("th", { scope: "col", role: "columnheader", "data-key": "change" }, h("span", { class: "hidden" }, "Change")))),
-      h("tbody", { role: "rowgroup" }, rows.map((arm) => armRow(arm, shared, level)))),
-    report && h("p", { class: "told key" },
+      h("tbody", { role: "rowgroup" }, shown.map((arm) => armRow(arm, shared, level)))),
+    shown.length < rows.length && h("p", { class: "more" }, h("button", { type: "button", "data-do": "all-arms" }, `Show all ${format.count(rows.length)} arms`)),
+    scale && h("p", { class: "told key" },
       "Dot: estimate that corrects for the changing shares (AIPW). Thick bar: its interval, for one look at a time fixed in advance. ",
       "Thin line: always valid, however often you look. Dashed: the highest estimate."));
 }
@@ -132,7 +149,7 @@ function armRow(arm, shared, level) {
     cell("Decisions", told ? format.count(told.pulls) : "–"),
     cell("Mean reward", told?.estimate ? format.withError(told.estimate.mean, told.estimate.se, unit) : "–",
       format.known(told?.naive) && h("span", { class: "naive" }, `naive ${format.rate(told.naive, unit)}`)),
-    h("td", { role: "presentation", class: "picture" }, told && shared.scale && intervalPicture(told, shared.scale, shared.best, colour)),
+    h("td", { role: "presentation", class: "picture" }, told && shared.scale && intervalPicture(told, shared.scale, colour)),
     cell(`${level} interval`, format.span(told?.interval, unit)),
     cell("Always valid", told?.pulls ? format.span(told.always_valid, unit) : "–"),
     cell("P(best)", arm.retired ? "–" : format.percent(told?.best)),
@@ -152,9 +169,9 @@ function checks(report) {
 function check(report, found, good, bad) {
   if (!found) return null;
   const total = found.observed.reduce((sum, value) => sum + value, 0);
-  if (!total) return h("p", { class: "check" }, "There is nothing to check yet.");
+  if (!total) return null;
   const fine = found.p_value >= MISMATCH;
-  const p = found.p_value < 1e-4 ? "p < 0.0001" : `p = ${Number(found.p_value.toPrecision(2))}`;
+  const p = found.p_value < 1e-4 ? "p\u00a0<\u00a00.0001" : `p\u00a0=\u00a0${Number(found.p_value.toPrecision(2))}`;
   const number = (value) => h("td", { class: "number" }, value);
   return h("div", { class: `check ${fine ? "fine" : "bad"}` },
     h("p", null, h("span", { class: "mark", "aria-hidden": "true" }, fine ? "✓" : "!"), `${fine ? good : bad} (${p}).`),
@@ -174,10 +191,11 @@ function notes(report) {
       ["html", "csv", "json"].map((kind) => h("button", { type: "button", class: "small", "data-do": "download", "data-format": kind }, kind.toUpperCase()))));
 }
 
-function settings(test) {
+function settings(test, policies) {
   const given = test.settings ?? {};
+  const policy = policies.find((found) => found.fingerprint === test.policy);
   const rows = [
-    ["Policy", h("code", null, test.policy)],
+    ["Policy", [policy && `${policy.name} `, h("code", null, test.policy)]],
     ["Wait for rewards", format.duration(given.wait)],
     format.known(given.default) && given.wait !== null && ["Reward after that", String(given.default)],
     ["Floor of every arm", format.percent(given.floor ?? 0)],

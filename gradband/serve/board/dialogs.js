@@ -51,17 +51,23 @@ export function actionOf(name, test, label) {
   }[name];
 }
 
-/** What the dialog for a new test asks. */
+const WITHOUT_FILE = { ts: "Thompson sampling", "bayes-ucb": "Bayes-UCB", "kl-ucb": "KL-UCB", ucb1: "UCB1", "ucb-v": "UCB-V", uniform: "Equal split" };
+
+/** What the dialog for a new test asks, with the uploaded policies to choose from. */
 export function creation(policies) {
-  const options = policies.map((policy) => [policy.fingerprint, `${policy.name}, ${policy.arms} arms (${policy.fingerprint})`]);
+  const learned = policies.filter((policy) => !(policy.name in WITHOUT_FILE));
+  const options = [
+    ...learned.map((policy) => [policy.fingerprint, `${policy.name}, learned for ${policy.arms} arms (${policy.fingerprint})`]),
+    ...Object.entries(WITHOUT_FILE),
+  ];
   return {
     title: "New test",
     told: "It is created, and waits for you to start it.",
     button: "Create", done: "The test is created.",
     fields: [
       { name: "key", label: "Name", told: "Letters, digits, dots, underscores and hyphens.", maxlength: 64, required: true },
-      { name: "policy", label: "Policy", options, required: true },
-      { name: "arms", label: "Arms", told: "One label per line, as many as the policy has arms.", rows: 3, required: true },
+      { name: "policy", label: "Policy", told: "One that you have uploaded, or one that needs no learning.", options, required: true },
+      { name: "arms", label: "Arms", told: "One label per line.", rows: 3, required: true },
       { name: "wait", label: "Wait for rewards", told: "Such as 24h. A decision without a reward for that long counts as 0. Empty: no limit.", maxlength: 32 },
       { name: "floor", label: "Floor", told: "Every arm gets at least this share, in percent.", type: "number", min: 0, max: 100, step: "any", value: "0" },
     ],
@@ -75,13 +81,6 @@ export function creation(policies) {
   };
 }
 
-export const NO_POLICY = {
-  title: "Upload a policy first",
-  told: "A test needs a policy that you have learned. Upload its file with POST /v1/policies, then come back.",
-  button: "Close", fields: [],
-  send: async () => null,
-};
-
 /** Shows a dialog; calls `then(answer, told)` after it was confirmed and done. */
 export function openDialog(asked, then) {
   submit = async (values) => then(await asked.send(values), asked.done);
@@ -92,10 +91,10 @@ export function openDialog(asked, then) {
     asked.fields.map(field),
     h("p", { class: "error", role: "alert" }),
     h("div", { class: "actions" },
-      asked.fields.length > 0 && h("button", { type: "button", "data-do": "cancel" }, "Cancel"),
+      h("button", { type: "button", "data-do": "cancel" }, "Cancel"),
       h("button", { type: "submit", class: asked.danger ? "danger solid" : "primary" }, asked.button))));
   box.showModal();
-  box.querySelector("input, select, textarea, [type=submit]").focus();
+  box.querySelector("input, select, textarea").focus();
 }
 
 export function closeDialog() {

@@ -40,6 +40,12 @@ export function rate(value, unit) {
   return unit ? `${plain(100 * value)}${THIN}%` : plain(value);
 }
 
+/** A number beside an axis, as short as it can be. */
+export function tick(value, unit) {
+  const shown = String(Number((unit ? 100 * value : value).toPrecision(6))).replace("-", MINUS);
+  return unit ? `${shown}${THIN}%` : shown;
+}
+
 /** A mean with its standard error, as precise as the error allows. */
 export function withError(mean, se, unit, sign = false) {
   if (!known(mean) || !known(se)) return "–";

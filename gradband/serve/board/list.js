@@ -62,9 +62,9 @@ function nothing(admin) {
   return h("div", { class: "empty card", "data-key": "empty" },
     h("h2", null, "There are no tests yet"),
     admin
-      ? h("p", null, "Upload a policy that you have learned, then create a test from it with the button above:")
-      : h("p", null, "Someone with the role admin can create one: upload a policy, then create a test from it."),
-    h("pre", { tabindex: "0", "aria-label": "Commands that create a test" }, h("code", null,
+      ? h("p", null, "Create one with the button above. To play a policy that you have learned, upload it first:")
+      : h("p", null, "Someone with the role admin can create one. To play a policy that was learned, upload it first:"),
+    h("pre", { tabindex: "0", "aria-label": "A command that uploads a policy" }, h("code", null,
       "curl -H \"Authorization: Bearer $TOKEN\" --data-binary @policy.safetensors \\\n" +
       "  -H \"Content-Type: application/octet-stream\" \\\n" +
       `  ${location.origin}/v1/policies`)));

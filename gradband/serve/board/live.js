@@ -1,13 +1,15 @@
 // Live updates: server-sent events, read with fetch because EventSource cannot send a token.
-// A stream that ends is opened again; where streams are refused, the board asks every few seconds.
+// A stream that ends is opened again; where streams are refused or held back, the board asks every few seconds.
 
 import { ApiError, send } from "./api.js";
 
 const SILENCE = 40_000; // milliseconds; the service says something every 15 s
 const POLL = 5_000;
+const POLLS = 24; // before a stream is tried again
+const SHORTEST_PAUSE = 300;
 const LONGEST_PAUSE = 8_000;
 
-/** Calls `changed(keys or null)` when tests change (null: any), and `state("live" | "polling" | "lost")`. */
+/** Calls `changed(keys or null)` when tests change (null: any), `state("live" | "polling" | "lost")`, `refused(error)`. */
 export class Live {
   constructor(changed, state, refused) {
     this.changed = changed;
@@ -28,27 +30,31 @@ export class Live {
   }
 
   async #follow(signal) {
-    let pause = 500;
+    let pause = SHORTEST_PAUSE;
     while (!signal.aborted) {
       try {
-        await this.#read(signal, () => (pause = 500));
+        await this.#read(signal, () => (pause = SHORTEST_PAUSE));
+        await sleep(SHORTEST_PAUSE, signal); // the stream has ended: proxies and restarts do that
       } catch (error) {
         if (signal.aborted) return;
-        if (error instanceof ApiError && (error.status === 401 || error.status === 403)) {
-          this.refused(error);
-          return;
-        }
-        if (error instanceof ApiError && error.status !== 0 && error.status !== 503) {
-          this.state("polling");
-          this.changed(null);
-          await sleep(POLL, signal);
+        const status = error instanceof ApiError ? error.status : error === SILENT ? 1 : 0;
+        if (status === 401 || status === 403) return this.refused(error);
+        if (status !== 0 && status !== 503) {
+          await this.#poll(signal);
           continue;
         }
+        this.state("lost");
+        await sleep(pause, signal);
+        pause = Math.min(2 * pause, LONGEST_PAUSE);
       }
-      if (signal.aborted) return;
-      this.state("lost");
-      await sleep(pause, signal);
-      pause = Math.min(2 * pause, LONGEST_PAUSE);
+    }
+  }
+
+  async #poll(signal) {
+    this.state("polling");
+    for (let round = 0; round < POLLS && !signal.aborted; round++) {
+      this.changed(null);
+      await sleep(POLL, signal);
     }
   }
 
@@ -73,6 +79,8 @@ export class Live {
         text = blocks.pop();
         for (const block of blocks) this.#hear(block);
       }
+    } catch (error) {
+      throw inner.signal.aborted ? SILENT : error;
     } finally {
       clearTimeout(alarm);
     }
@@ -88,6 +96,8 @@ export class Live {
     }
   }
 }
+
+const SILENT = new Error("the stream is silent: something holds it back");
 
 function sleep(milliseconds, signal) {
   return new Promise((resolve) => {
