@@ -27,8 +27,11 @@ if TYPE_CHECKING:
     from gradband.learning.learn import learn
     from gradband.learning.recipes import Recipe, annealed
     from gradband.play.player import Player
+    from gradband.play.settings import Settings
+    from gradband.play.weights import assign, weights
     from gradband.policies.policy_file import Learned, load
     from gradband.problems import Problem, priors, rewards
+    from gradband.reporting.report import report
 
 _HOMES = {
     "InputError": "core.errors",
@@ -42,6 +45,10 @@ _HOMES = {
     "learn": "learning.learn",
     "load": "policies.policy_file",
     "Player": "play.player",
+    "Settings": "play.settings",
+    "assign": "play.weights",
+    "weights": "play.weights",
+    "report": "reporting.report",
     "evaluate": "evaluation.evaluate",
     "Explanation": "evaluation.explain",
     "explain": "evaluation.explain",
@@ -65,9 +72,11 @@ __all__ = [
     "Player",
     "Problem",
     "Recipe",
+    "Settings",
     "Sweep",
     "__version__",
     "annealed",
+    "assign",
     "estimate",
     "evaluate",
     "exact",
@@ -77,8 +86,10 @@ __all__ = [
     "policies",
     "priors",
     "problems",
+    "report",
     "rewards",
     "sweep",
+    "weights",
 ]
 
 

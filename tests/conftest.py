@@ -75,3 +75,13 @@ def files(tmp_path_factory):
         return target
 
     return path
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    """A PostgreSQL server, where its packages are installed."""
+    from serving import start_postgres
+
+    server = start_postgres()
+    yield server
+    server.close()

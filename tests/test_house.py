@@ -21,11 +21,21 @@ ROOMS = (
     "exact",
     "evaluation",
     "play",
+    "reporting",
+    "serve",
     "paper",
     "cli",
 )
 OF_ALL_ROOMS = ("paper", "cli")  # the rooms that may `import gradband`, whose names come from all above
-IN_PRODUCTION = ("core.errors", "core.files", "core.tensor_file", "core.resources", "play")
+IN_PRODUCTION = (
+    "core.errors",
+    "core.files",
+    "core.tensor_file",
+    "core.resources",
+    "play",
+    "cli.report",
+    "cli.serve",
+)
 HEAVY = ("jax", "numba", "optax", "matplotlib", "scipy", "typer")
 
 
@@ -59,7 +69,7 @@ def violations(package):
 def test_the_package_consists_of_its_rooms():
     entries = {path.name for path in PACKAGE.iterdir() if path.name != "__pycache__"}
     assert entries == {"__init__.py", "__main__.py", "_version.py", "py.typed", *ROOMS}
-    assert len(entries) <= 16
+    assert len(entries) <= 18
 
 
 def test_a_room_imports_itself_and_rooms_above_it():
@@ -87,10 +97,11 @@ def test_a_planted_violation_is_found(file, text, told, tmp_path):
 
 
 def test_production_imports_neither_jax_nor_anything_heavy():
-    """Every module of the player, each in turn, in a process of its own."""
-    files = [path for path in (PACKAGE / "play").rglob("*.py") if path.name != "__init__.py"]
+    """Every module of the player and of reports, in a process of its own."""
+    rooms = [PACKAGE / "play", PACKAGE / "reporting", PACKAGE / "serve"]
+    files = [path for room in rooms for path in room.rglob("*.py") if path.name != "__init__.py"]
     inside = [".".join(path.relative_to(PACKAGE).with_suffix("").parts) for path in files]
-    assert "play.player" in inside
+    assert {"play.player", "reporting.report"} <= set(inside)
     names = [f"gradband.{name}" for name in (*IN_PRODUCTION, *inside)]
     code = f"import sys, {', '.join(names)}\nprint(*({set(HEAVY)} & set(sys.modules)))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -93,6 +93,16 @@ def test_a_policy_is_played_in_production_as_it_is_here(production, files):
     assert again == [int(player.select()) for _ in range(3)]
 
 
+def test_a_test_is_reported_on_in_production(production, files):
+    assert production.python(PLAY.replace("test.jsonl", "report.jsonl"), files("softelim")).returncode == 0
+    ran = production.run("gradband", "report", "report.jsonl", "--html", "report.html")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "Were arms chosen as often as logged? Yes" in ran.stdout
+    assert "<svg" in (production.folder / "report.html").read_text(encoding="utf-8")
+    told = production.python("import gradband as gb\nprint(gb.report('report.jsonl').sentence)")
+    assert told.stdout == ran.stdout.splitlines()[0] + "\n"
+
+
 @pytest.mark.parametrize(
     ("command", "extra"), [("learn", "learn"), ("compare", "learn"), ("fit", "data"), ("export", "onnx")]
 )
@@ -108,6 +118,7 @@ def test_production_knows_its_version_and_says_what_it_can_do(production):
         ran = production.run("gradband", *words)
         assert (ran.returncode, ran.stderr) == (0, "")
         assert "gradband play FILE" in ran.stdout
+        assert "gradband report JOURNAL" in ran.stdout
         assert "pip install 'gradband[learn]'" in ran.stdout
     assert "--journal" in production.run("gradband", "play", "--help").stdout
 
@@ -133,6 +144,46 @@ def test_names_that_need_an_extra_say_so_in_python(production):
     ran = production.python(MISSING)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert ran.stdout.splitlines() == ["the extra 'learn': pip install 'gradband[learn]'"] * 7
+
+
+def test_the_service_names_its_extra(production):
+    ran = production.run("gradband", "serve", "--db", "tests.db")
+    sentence = "gradband: gradband serve needs the extra 'serve': pip install 'gradband[serve]'\n"
+    assert (ran.returncode, ran.stdout, ran.stderr) == (2, "", sentence)
+    assert "--workers" in production.run("gradband", "serve", "--help").stdout
+
+
+SERVE = """
+import json, subprocess, sys, urllib.request
+serve = [sys.argv[1], "serve"]
+words = [*serve, "token", "--db", "t.db", "--role", "admin"]
+token = subprocess.run(words, capture_output=True, text=True).stdout
+service = subprocess.Popen([*serve, "--db", "t.db", "--port", "0"], stderr=subprocess.PIPE, text=True)
+port = next(line["port"] for line in map(json.loads, service.stderr) if line["message"] == "listening")
+def ask(path, body):
+    headers = {"Authorization": "Bearer " + token.strip(), "Content-Type": "application/json"}
+    asked = urllib.request.Request(f"http://127.0.0.1:{port}{path}", json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(asked, timeout=20) as answer:
+        return json.load(answer)
+ask("/v1/tests", {"key": "home", "policy": "ts", "arms": ["red", "blue"]})
+ask("/v1/tests/home/start", {})
+print(ask("/v1/tests/home/decide", {})["label"])
+with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=20) as answer:
+    print(answer.read().decode()[:15])
+service.terminate()
+print(service.wait())
+"""
+
+
+@pytest.mark.slow
+def test_the_extra_serve_serves(wheel, tmp_path):
+    service = Environment(tmp_path, wheel, "[serve]")
+    assert not {"jax", "numba", "scipy", "typer"} & set(service.python(PACKAGES).stdout.split())
+    ran = service.python(SERVE, str(service.bin / "gradband"))
+    assert ran.returncode == 0, ran.stderr
+    label, page, status = ran.stdout.splitlines()
+    assert label in ("red", "blue")
+    assert (page, status) == ("<!doctype html>", "0")
 
 
 @pytest.mark.slow

@@ -36,14 +36,14 @@ def test_specs_are_what_init_returns(files, name):
 @pytest.mark.parametrize("name", ALL)
 def test_states_in_numpy_are_new_and_in_double_precision(files, name):
     player = Player(files(name), seed=0)
-    before = player._state
+    before = player.memory.state
     kept = {key: np.array(leaf) for key, leaf in flatten(before).items()}
     player.update(player.select(), 1)
     for key, leaf in flatten(before).items():
         np.testing.assert_array_equal(leaf, kept[key])
-    first = gb.load(files(name)).policy.begin(player._params, jax.numpy.int32(0))
-    assert list(flatten(first)) == list(flatten(player._state))
-    for leaf in flatten(player._state).values():
+    first = gb.load(files(name)).policy.begin(player.playable.params, jax.numpy.int32(0))
+    assert list(flatten(first)) == list(flatten(player.memory.state))
+    for leaf in flatten(player.memory.state).values():
         assert leaf.dtype in (np.float64, np.int32)
 
 

@@ -224,7 +224,7 @@ LATE = 1000
 
 def by_policy(player):
     """What the policy says of as many arms as there are."""
-    return player._policy.probabilities(player._params, player._state)
+    return player.memory.policy.probabilities(player.playable.params, player.memory.state)
 
 
 def with_a_new_arm(files, name, rounds=30):
@@ -299,8 +299,8 @@ def test_a_new_arm_that_is_good_soon_gets_what_it_deserves(files, name):
     """
     player, _ = with_a_new_arm(files, name)
     for arm in range(4):  # which are known to be bad
-        player._state.pulls[arm], player._state.sums[arm] = 2000, 100
-    player._p, waiting, share = None, [], []
+        player.memory.state.pulls[arm], player.memory.state.sums[arm] = 2000, 100
+    player.memory._p, waiting, share = None, [], []
     for t in range(1600):
         waiting.append(player.select())
         share.append(waiting[-1] == ARMS)
@@ -504,7 +504,7 @@ def test_a_batch_may_outlive_its_arms(files):
 def test_an_arm_that_was_added_is_not_added_again(files):
     player = Player(files("ts"), seed=0)
     assert [player.add_arm(4), player.add_arm(4), player.add_arm(5)] == [4, 4, 5]
-    for arm in (3, 7, "6", True):
+    for arm in (3, 7, "", 6.0, True):
         with pytest.raises(gb.InputError, match="arm"):
             player.add_arm(arm)
 

@@ -1,4 +1,4 @@
-"""The commands that Typer parses: all except `play`, which it only lists."""
+"""The commands that Typer parses, and those with a parser of their own, which it only lists."""
 
 import sys
 from typing import Annotated
@@ -7,7 +7,7 @@ import typer
 from typer import Option
 
 from gradband._version import __version__
-from gradband.cli import play
+from gradband.cli import play, report, serve, weights
 from gradband.cli.bench import bench
 from gradband.cli.compare import compare
 from gradband.cli.explain import explain
@@ -48,7 +48,10 @@ def root(
 
 app.command()(fit)
 app.command()(learn)
-app.command("play", help=play.SUMMARY)(lambda: play.play(sys.argv[2:]))  # it has a parser of its own
+app.command("play", help=play.SUMMARY)(lambda: play.play(sys.argv[2:]))  # these have parsers of their own
+app.command("weights", help=weights.SUMMARY)(lambda: weights.weights(sys.argv[2:]))
+app.command("report", help=report.SUMMARY)(lambda: report.report(sys.argv[2:]))
+app.command("serve", help=serve.SUMMARY)(lambda: serve.serve(sys.argv[2:]))
 for command in (export, compare, explain, optimum, gradient, reproduce, bench):
     app.command()(command)
 

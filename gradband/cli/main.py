@@ -1,5 +1,6 @@
 """Entry point of the command line: chooses a command's parser, and reports errors in one sentence."""
 
+import importlib
 import os
 import sys
 import warnings
@@ -10,9 +11,14 @@ from gradband.core.extras import extra_of, needs
 
 EXTRAS = {"fit": "data", "export": "onnx"}
 """what a command needs if that is not the extra `learn`"""
+ALONE = ("play", "weights", "report", "serve")
+"""commands with a parser of their own, which need neither Typer nor JAX"""
 USAGE = f"""gradband {__version__}, as installed for production:
 
-  gradband play FILE    plays a policy (see gradband play --help)
+  gradband play FILE                plays a policy (see gradband play --help)
+  gradband weights FILE COUNTS.csv  computes each arm's share from counts
+  gradband report JOURNAL           who leads a test, and whether one may stop
+  gradband serve --db tests.db      serves many tests; needs pip install 'gradband[serve]'
 
 Every other command needs pip install 'gradband[learn]'."""
 
@@ -45,10 +51,8 @@ def main() -> None:
 def run(words: list[str]) -> int:
     """Runs a command and returns its exit code. If a package is missing, the error names the extra."""
     command = words[0] if words else "--help"
-    if command == "play":
-        from gradband.cli.play import play
-
-        play(words[1:])
+    if command in ALONE:
+        getattr(importlib.import_module(f"gradband.cli.{command}"), command)(words[1:])
         return 0
     try:
         from gradband.cli import app

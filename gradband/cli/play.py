@@ -4,9 +4,12 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn, cast
 
 from gradband.core.errors import InputError
+
+if TYPE_CHECKING:
+    from gradband.play.settings import Options
 
 SUMMARY = "Play a policy: read requests and write answers, as lines of JSON."
 DESCRIPTION = f"""{SUMMARY}
@@ -22,7 +25,9 @@ Each line is one request, and is answered by one line:
   → {{…, "arms": [50, 63, 44, 43], "propensities": […]}}
   {{"op": "update", "id": "monday", "sums": [1, 0, 3, 2]}}
 
-  {{"op": "probabilities"}}, {{"op": "add"}}, {{"op": "retire", "arm": 2}}
+  {{"op": "select", "unit": "user-17"}} (again: the same decision)
+  {{"op": "probabilities"}}, {{"op": "weights"}}, {{"op": "expire"}}
+  {{"op": "add"}}, {{"op": "add", "arm": "green"}}, {{"op": "retire", "arm": 2}}
   {{"op": "recommend"}} (the arm to stay with if the test ended now)
   {{"op": "state"}}, {{"op": "restore", "state": …}} (without a journal)
 
@@ -32,13 +37,22 @@ The id of a select is optional; the answer has one. Rewards may come late
 and in any order. After a failure, repeat the request: an id that waits for
 its reward gets the same decision, and no reward counts twice.
 
+Every decision needs a reward, and most are zeros. With --wait, a decision
+without a reward for that long gets the default, 0: then report successes
+alone, and each of them within that time. A reward that comes later corrects
+the default if the policy remembers counts (as all but the LSTM, the optimal
+policies, explore-then-commit and split do), and is refused otherwise. Without
+--wait, send a reward for every decision, the zeros too: a policy that only
+observes ones takes all arms for equally good.
+
 With a journal, everything is on disk before it is answered, and a restart
 resumes from there, whenever the process stopped.
 """
 EXAMPLES = """Examples:
 
   gradband play runs/two-point-softelim/policy.safetensors
-  gradband play policy.safetensors --journal test-17.jsonl
+  gradband play policy.safetensors --journal test-17.jsonl --wait 24h
+  gradband play policy.safetensors --arms red,blue --control red --control-share 0.2
 """
 
 
@@ -47,6 +61,35 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise InputError(message)
+
+
+def add_guardrails(parser: argparse.ArgumentParser) -> None:
+    """Options for what each arm gets at least and at most."""
+    floor = "Every arm's least probability (default: %(default)s)."
+    parser.add_argument("--floor", metavar="P", type=float, default=0.0, help=floor)
+    parser.add_argument("--control", metavar="ARM", help="The name of the control.")
+    share = "The control's least probability (default: %(default)s)."
+    parser.add_argument("--control-share", metavar="P", type=float, default=0.0, help=share)
+    cap = "Every arm's greatest probability (default: %(default)s)."
+    parser.add_argument("--cap", metavar="P", type=float, default=1.0, help=cap)
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """Options for the settings of a test. With an older journal they must be the same, or left out."""
+    parser.add_argument("--arms", metavar="A,B,…", help="The arms' names, in order.")
+    wait = "How long a decision waits for its reward: 90s, 30m, 24h, 7d (default: without end)."
+    parser.add_argument("--wait", metavar="TIME", help=wait)
+    default = "The reward of a decision that has waited that long (default: %(default)s)."
+    parser.add_argument("--default", metavar="R", type=float, default=0.0, help=default)
+    add_guardrails(parser)
+    window = "How many finished decisions and units are remembered (default: %(default)s)."
+    parser.add_argument("--window", metavar="N", type=int, default=100_000, help=window)
+    every = "Start a new file of the journal after so many events, with a snapshot (default: %(default)s)."
+    parser.add_argument("--compact-every", metavar="N", type=int, default=100_000, help=every)
+    keep = "Keep only so many older files of the journal (default: all)."
+    parser.add_argument("--keep-segments", metavar="N", type=int, help=keep)
+    size = "Keep only so many bytes of older files (default: all)."
+    parser.add_argument("--keep-bytes", metavar="N", type=int, help=size)
 
 
 def make_parser() -> Parser:
@@ -64,7 +107,19 @@ def make_parser() -> Parser:
     parser.add_argument("--seed", type=int, help=draws)
     trust = "Your own Python file with the policy's class. It will be run; no other file will."
     parser.add_argument("--trust", metavar="FILE.py", type=Path, action="append", help=trust)
+    add_settings(parser)
     return parser
+
+
+def read_settings(given: argparse.Namespace) -> "Options":
+    """The settings that differ from their defaults."""
+    parser = argparse.ArgumentParser()
+    add_settings(parser)
+    usual = vars(parser.parse_args([]))
+    found = {name: getattr(given, name) for name in usual if getattr(given, name) != usual[name]}
+    if "arms" in found:
+        found["arms"] = found["arms"].split(",")
+    return cast("Options", found)
 
 
 def play(words: Sequence[str]) -> None:
@@ -74,7 +129,7 @@ def play(words: Sequence[str]) -> None:
     from gradband.play.player import Player
     from gradband.play.service import serve
 
-    player = Player(given.file, given.seed, trust=given.trust or None)
+    player = Player(given.file, given.seed, trust=given.trust or None, **read_settings(given))
     if given.journal is None:
         serve(player, None)
         return

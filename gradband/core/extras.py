@@ -3,7 +3,20 @@
 from gradband.core.errors import InputError
 
 LEARN = ("jax", "matplotlib", "numba", "optax", "rich", "safetensors", "scipy", "typer")
-EXTRAS = {"onnx": "onnx", "polars": "data"} | dict.fromkeys(LEARN, "learn")  # by package
+SERVE = (
+    "fastapi",
+    "httptools",
+    "orjson",
+    "prometheus_client",
+    "psycopg",
+    "pydantic",
+    "starlette",
+    "uvicorn",
+    "uvloop",
+)
+EXTRAS = (
+    {"onnx": "onnx", "polars": "data"} | dict.fromkeys(LEARN, "learn") | dict.fromkeys(SERVE, "serve")
+)  # by package
 
 
 class MissingExtraError(InputError, ImportError):

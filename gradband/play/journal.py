@@ -1,37 +1,36 @@
 """A journal of what a player did, from which a restart resumes.
 
-One event per line, as JSON. Each line ends with a checksum of itself and of all lines before it, so that a
-line that was changed, moved or removed is noticed, unless it was the last. What is committed is on disk.
+One event per line, as JSON. Each line ends with a checksum of itself and of all lines before it in its
+file, so that a line that was changed, moved or removed is noticed, unless it was the last. What is
+committed is on disk. After many events a new file is started with a snapshot (see `segments`).
 """
 
-import json
+import contextlib
 import os
-import re
+import warnings
 import weakref
-import zlib
 from contextlib import AbstractContextManager
 from pathlib import Path
 from threading import Condition
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from gradband.core.errors import InputError, shown
+from gradband.core.errors import InputError
 from gradband.core.files import sync_folder, write_all
-from gradband.play import events, turns
+from gradband.play import journal_lines as lines
+from gradband.play import segments, turns
 
 if TYPE_CHECKING:
-    from gradband.play.player import Event, Player
-
-VERSION = 1
-LONGEST_LINE = 1 << 24
+    from gradband.play.pending import Event
+    from gradband.play.player import Player
 
 
 class Journal(AbstractContextManager["Journal"]):
     """The journal of one player: `append` events, then `commit` them before anyone sees their results.
 
     `Player(file, journal=path)` does both by itself. Opening an existing journal brings the player to its
-    last state, and gives it the journal's seed if it has none of its own. An incomplete last line is
-    dropped, because nobody has seen its result (`dropped` is its length in bytes); any other damage is an
-    error that names the line.
+    last state, and gives it the journal's seed and settings if it has none of its own. An incomplete last
+    line is dropped, because nobody has seen its result (`dropped` is its length in bytes); any other damage
+    is an error that names the line.
 
     Any thread may append and commit. Threads that commit while another writes wait, and then one of them
     writes for all.
@@ -43,36 +42,42 @@ class Journal(AbstractContextManager["Journal"]):
             raise InputError("a journal must be opened before the player's first decision")
         if self.path.exists() and not self.path.is_file():
             raise InputError(f"the journal {self.path} is not a file")
+        self._real = Path(os.path.realpath(path))  # a link stays one
+        self._player = weakref.ref(player)
         self.broken = False
+        self.due = False  # whether a new file is to be started, with a snapshot
         self.events = 0
         self.dropped = 0
+        self.segment = 1
         self.appended = 0  # lines, since the journal was opened
         self._on_disk = 0  # of these
         self._sum = 0
+        self._tail = 0  # events after the snapshot
+        self._before = 0  # events of the player that are not in the journal
         self._waiting: list[bytes] = []
         self._writing = False
         self._lock = turns.new_lock(self)
         self._written = Condition(self._lock)
+        self._own(segments.open_current(self._real))
         try:
-            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
-            self._file = os.open(self.path, flags, 0o644)
-        except OSError as error:
-            raise InputError(f"cannot open the journal {self.path}: {error.strerror}") from None
-        self._close = weakref.finalize(self, os.close, self._file)  # once, even if nobody calls close
-        try:
-            _lock(self._file, self.path)
             self._read(player)
         except BaseException:
             self._close()
             raise
 
+    def _own(self, file: int) -> None:
+        """Takes over an open file."""
+        self._file = file
+        self._close = weakref.finalize(self, os.close, file)  # once, even if nobody calls close
+
     def append(self, event: "Event") -> None:
         """Adds an event, for the next `commit` to write."""
         with self._lock:
-            line, self._sum = _line(event, self._sum)
+            line, self._sum = lines.make(event, self._sum)
             self._waiting.append(line)
             self.events += 1
             self.appended += 1
+            self._tail += 1
 
     def commit(self, appended: int | None = None) -> None:
         """Returns when all lines, or the first `appended` of them, are on disk."""
@@ -84,6 +89,11 @@ class Journal(AbstractContextManager["Journal"]):
                     self._written.wait()
                 else:
                     self._write()
+        player = self._player()
+        if player is not None:
+            every = player.settings.compact_every
+            if self.due or (every is not None and self._tail >= every):
+                self._compact_if_possible(player)
 
     def _write(self) -> None:
         """Writes all waiting lines, and releases the lock meanwhile."""
@@ -105,6 +115,50 @@ class Journal(AbstractContextManager["Journal"]):
             else:
                 self.broken = True
             self._written.notify_all()
+
+    def compact(self) -> None:
+        """Starts a new file with a snapshot of the player; the old one is kept under its number."""
+        player = self._player()
+        if player is None:
+            raise InputError(f"the player of the journal {self.path} is gone")
+        with player.lock, self._lock:  # in this order, as everywhere
+            while self._writing or self._waiting:
+                self.need_writable()
+                if self._writing:
+                    self._written.wait()
+                else:
+                    self._write()
+            self.need_writable()
+            if player.told - self._before != self.events:
+                raise InputError(f"the journal {self.path} does not have all events of its player")
+            self._start_next(player)
+
+    def _compact_if_possible(self, player: "Player") -> None:
+        with player.lock, self._lock:
+            every = player.settings.compact_every
+            if not self.due and (every is None or self._tail < every):
+                return  # another thread has done it
+            try:
+                self.compact()
+            except InputError as error:
+                self.due, self._tail = False, 0  # again after as many events
+                warnings.warn(f"{error}; the journal goes on in the file that it has", stacklevel=3)
+
+    def _start_next(self, player: "Player") -> None:
+        first = lines.header(player, self.segment + 1, self.events)
+        data, checksum = lines.join([first, *lines.snapshot(player.state())])
+        try:
+            file = segments.start_next(self._real, self._file, self.segment, data)
+        except InputError:
+            raise
+        except BaseException:
+            self.broken = True
+            raise
+        self._close()
+        self._own(file)
+        self._sum, self.segment, self._tail, self.due = checksum, self.segment + 1, 0, False
+        with contextlib.suppress(OSError):  # they may be removed another time
+            segments.prune(self._real, player.settings.keep_segments, player.settings.keep_bytes)
 
     def need_writable(self) -> None:
         """Raises an error after close, or after a failed write: the next line would follow a gap."""
@@ -129,103 +183,23 @@ class Journal(AbstractContextManager["Journal"]):
         self.close()
 
     def _read(self, player: "Player") -> None:
-        """Applies all events to the player, and removes an incomplete last line."""
-        end = 0
+        """Brings the player to the last state, and removes an incomplete last line."""
         with open(os.dup(self._file), "rb") as file:
-            for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE), b""), 1):
-                try:
-                    if not line.endswith(b"\n") and len(line) < LONGEST_LINE:
-                        if number == 1 and not _begins_header(line, player):
-                            raise InputError("this is not a gradband journal")
-                        self.dropped = len(line)
-                        break
-                    event = self._checked(line.rstrip(b"\n"))
-                    if number == 1:
-                        _check_header(event, player)
-                    else:
-                        events.check_event(player, event)
-                        player.apply(event)
-                        self.events += 1
-                except InputError as error:
-                    raise InputError(f"{self.path}, line {number}: {error}") from None
-                end += len(line)
+            found = lines.Reader(file, str(self.path), player)
+            found.read_all()
+        self._sum, self.dropped, self._tail = found.sum, found.dropped, found.tail
+        self.segment, self.events = found.segment, found.events
         if self.dropped:
-            os.ftruncate(self._file, end)
-        if end == 0:
-            self.append(_header(player))
-            self.events = 0
+            os.ftruncate(self._file, found.end)
+        if found.end == 0:
+            self.append(lines.header(player, 1, 0))
+            self.events = self._tail = 0
+            self._before = player.told
             self.commit()
-            sync_folder(self.path.parent)
-
-    def _checked(self, line: bytes) -> Any:
-        """The content of a line, if its checksum is right."""
-        length = len(_ending(0))
-        body = line[:-length] + b"}"
-        after = zlib.crc32(body, self._sum)
-        if line[-length:] != _ending(after):
-            raise InputError("this line is damaged, or does not belong to a journal")
-        self._sum = after
-        try:
-            return json.loads(body)
-        except (ValueError, RecursionError):
-            raise InputError("this is not JSON") from None
-
-
-def _line(event: "Event", before: int) -> tuple[bytes, int]:
-    """The line for an event, and the checksum up to there."""
-    body = json.dumps(event, separators=(",", ":"), allow_nan=False).encode()
-    checksum = zlib.crc32(body, before)
-    return body[:-1] + _ending(checksum) + b"\n", checksum
-
-
-def _ending(checksum: int) -> bytes:
-    return b',"crc":"%08x"}' % checksum
-
-
-def _header(player: "Player") -> "Event":
-    return {
-        "format": "gradband-journal",
-        "version": VERSION,
-        "policy": player.policy.name,
-        "fingerprint": player.playable.fingerprint,
-        "seed": player.seed,
-    }
-
-
-def _begins_header(line: bytes, player: "Player") -> bool:
-    """Whether a header of this policy, with any seed, begins like this line."""
-    before_seed, key, _ = _line(_header(player), 0)[0].partition(b'"seed":')
-    start = before_seed + key
-    return start.startswith(line) or bool(re.match(re.escape(start) + rb"\d*(,.*)?$", line))
-
-
-def _check_header(found: Any, player: "Player") -> None:
-    wanted = _header(player)
-    if not isinstance(found, dict) or found.get("format") != wanted["format"]:
-        raise InputError("this is not a gradband journal")
-    if found.get("version") != VERSION:
-        raise InputError(f"the journal has the version {shown(found.get('version'))}, not {VERSION}")
-    if found.get("fingerprint") != wanted["fingerprint"]:
-        raise InputError(
-            f"the journal belongs to another policy ({shown(found.get('policy'))}): "
-            "play the file that it was started with"
-        )
-    seed = events.check_count("seed", found.get("seed"))
-    if not player.seed_given:
-        player.reseed(seed)
-    elif seed != player.seed:
-        raise InputError(f"the journal was started with the seed {seed}: use that seed, or give none")
-
-
-def _lock(file: int, path: Path) -> None:
-    """Prevents others from writing to the file while it is open."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise InputError(f"the journal {path} is in use by another process or player") from None
-    except OSError as error:
-        raise InputError(f"cannot lock the journal {path}: {error.strerror}") from None
+            sync_folder(self._real.parent)
+            return
+        self._before = player.told - self.events
+        segments.clean_up(self._real, self.segment)
+        if found.version < lines.VERSION:
+            self.due = True
+            self._compact_if_possible(player)

@@ -1,31 +1,35 @@
 """Plays a policy in production, with NumPy alone.
 
-    player = Player("policy.safetensors", journal="test.jsonl")
-    arm = player.select()           # an arm's number, with arm.id and arm.propensity
+    player = Player("policy.safetensors", journal="test.jsonl", wait="24h", arms=["red", "blue"])
+    arm = player.select()           # an arm's number, with arm.label, arm.id and arm.propensity
     player.update(arm, reward)      # now or later, in any order; or update(arm.id, reward)
 
-Only events change a player: a decision, a reward, an arm that is added or retired. `record` is called with
-each of them, as a dictionary that JSON can hold, and `apply` brings another player to the same state.
+Only events change a player: a decision, a reward, a reward that did not come in time, an arm that is added
+or retired, another policy. `record` is called with each of them, as a dictionary that JSON can hold, and
+`apply` brings another player to the same state.
 """
 
-import copy
+import dataclasses
 import secrets
-from bisect import bisect_left
-from collections import Counter
+import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from numbers import Integral
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Unpack
 
 import numpy as np
 
-from gradband.core.arrays import flatten
 from gradband.core.errors import InputError, number_of_arms, shown, whole
-from gradband.play import events, newcomers, turns
+from gradband.play import checks, states, turns
+from gradband.play.arms import Arms
+from gradband.play.decision import Batch, Decision
+from gradband.play.draws import Draws
 from gradband.play.journal import Journal
+from gradband.play.memory import Memory
+from gradband.play.pending import Event, Pending
 from gradband.play.playable import Playable, as_playable
+from gradband.play.settings import STORAGE, Options, Settings
 from gradband.policies import Policy
 from gradband.policies.own import Trust
 
@@ -33,41 +37,6 @@ if TYPE_CHECKING:
     from gradband.policies.policy_file import Learned
 
 SEED_BITS = 53  # of a random seed: JavaScript can represent it
-
-Event = dict[str, Any]
-
-
-class Decision(int):
-    """The number of the chosen arm, with the decision's `id` and the probability of choosing it."""
-
-    id: str
-    propensity: float
-
-    def __new__(cls, arm: int, id: str, propensity: float) -> "Decision":
-        made = super().__new__(cls, arm)
-        made.id, made.propensity = id, propensity
-        return made
-
-    def __reduce__(self) -> tuple[Any, ...]:  # so that it can be copied
-        return Decision, (int(self), self.id, self.propensity)
-
-    def __repr__(self) -> str:
-        return f"Decision({int(self)}, id={self.id!r}, propensity={self.propensity:.6g})"
-
-
-class Batch(tuple[int, ...]):
-    """How often to pull each arm, with the batch's `id` and the arms' `propensities`."""
-
-    id: str
-    propensities: tuple[float, ...]
-
-    def __new__(cls, pulls: Sequence[int], id: str, propensities: Sequence[float]) -> "Batch":
-        made = super().__new__(cls, pulls)
-        made.id, made.propensities = id, tuple(propensities)
-        return made
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Batch, (tuple(self), self.id, self.propensities)
 
 
 class Player(AbstractContextManager["Player"]):
@@ -85,6 +54,11 @@ class Player(AbstractContextManager["Player"]):
         record: Callable[[Event], None] | None = None,
         journal: str | PathLike[str] | None = None,
         trust: Trust | None = None,
+        *,
+        settings: Settings | None = None,
+        clock: Callable[[], float] = time.time,
+        policies: Callable[[str], Playable] | None = None,
+        **more: Unpack[Options],
     ) -> None:
         """Starts a test, or resumes the one in the journal.
 
@@ -95,38 +69,38 @@ class Player(AbstractContextManager["Player"]):
             record: Called with every event.
             journal: A file that keeps every event. What the player returns is on disk by then.
             trust: For a policy file with a class of your own: the class, or the Python file that has it.
+            settings: The arms' names, how long to wait for rewards, guardrails (see `Settings`). By default
+                the journal's.
+            clock: Returns the time in seconds since 1970.
+            policies: Returns the policy with a fingerprint, to replay a journal in which it was swapped in.
+            **more: Settings by name, as in `wait="24h"`.
         """
         self.playable = as_playable(policy, trust)
-        self.policy, self._params = self.playable.policy, self.playable.params
-        self.record = record
+        self.record, self.clock, self.policies = record, clock, policies
         self.journal: Journal | None = None
-        self._lock = turns.new_lock(self)
-        self._turn: AbstractContextManager[Any] = self._lock  # for methods that change the player
+        self.lock = turns.new_lock(self)
+        self._turn: AbstractContextManager[Any] = self.lock  # for methods that change the player
         self.seed_given = seed is not None
-        self.reseed(secrets.randbits(SEED_BITS) if seed is None else seed)
-        self._arms = self.policy.arms  # without added ones
-        self._active = list(range(self._arms))  # numbers of the arms in the policy's state, in its order
-        self.arms_ever = self._arms
-        self._fresh = list(self._active) if self.policy.opens else []  # arms that must be tried first
-        self._decisions = 0
-        self.numbered = 0  # decisions whose id is their number
-        self._open: dict[str, Event] = {}
-        self._waiting: Counter[int] = Counter()  # pulls of added arms without a reward so far
-        self._finished: set[str] = set()
-        self._p: np.ndarray | None = None
-        self._without: dict[bytes, np.ndarray] = {}
+        self.settings = dataclasses.replace(settings or Settings(), **more)
+        self.settings_given = set(more if settings is None else self.settings.as_dict()) - set(STORAGE)
+        self.begin(secrets.randbits(SEED_BITS) if seed is None else seed, self.settings)
         if journal is not None:
             self.journal = Journal(Path(journal), self)
-            self._turn = turns.Turn(self._lock, self.journal)
+            self._turn = turns.Turn(self.lock, self.journal)
 
-    def reseed(self, seed: int) -> None:
-        """Sets the seed of a player that has made no decision yet."""
-        self.seed = events.check_count("seed", seed)
-        self._bits = np.random.PCG64(self.seed)
-        self.drawn = 0
-        self.rounds = 0  # with observed rewards
-        self._policy = self.policy  # for the current number of arms
-        self._state = self.playable.begin(self._draw())
+    def begin(self, seed: int, settings: Settings, arms_first: int | None = None) -> None:
+        """Starts from the beginning, with this seed, these settings, and as many arms as the policy has."""
+        policy = self.playable.policy
+        arms = Arms(arms_first or policy.arms, settings.arms, policy.opens)
+        checks.check_settings(policy, settings, arms)
+        self.settings, self.seed = settings, checks.check_count("seed", seed)
+        self.time = 0.0  # of the last event
+        self.told = 0  # events
+        self.known_arms = arms
+        self._draws = Draws(self.seed)
+        self.pending = Pending(settings.window, settings.deadline)
+        self.memory = Memory(self.playable, settings, arms)
+        self.memory.state = self.playable.begin(self._draws.next())
 
     def close(self) -> None:
         """Closes the journal, if there is one. After that the player makes no more decisions."""
@@ -141,135 +115,255 @@ class Player(AbstractContextManager["Player"]):
 
     def disown(self) -> None:
         """In a fork: leaves the test to the parent process."""
-        self._lock = self._turn = turns.Refusal("player")
+        self.lock = self._turn = turns.Refusal("player")
+
+    @property
+    def policy(self) -> Policy:
+        """The policy, for the number of arms that it was made for."""
+        return self.playable.policy
 
     @property
     def arms(self) -> tuple[int, ...]:
         """Numbers of the arms that can be pulled."""
-        with self._lock:
-            return tuple(self._active)
+        with self.lock:
+            return tuple(self.known_arms.active)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of all arms by number, retired ones included."""
+        with self.lock:
+            return tuple(self.known_arms.labels)
 
     @property
     def open(self) -> tuple[str, ...]:
         """Ids of the decisions that wait for their rewards, oldest first."""
-        with self._lock:
-            return tuple(self._open)
+        with self.lock:
+            return tuple(self.pending.open)
+
+    @property
+    def drawn(self) -> int:
+        """How many random numbers were drawn."""
+        return self._draws.drawn
+
+    @property
+    def rounds(self) -> int:
+        """How many rewards were observed, defaults included."""
+        return self.memory.rounds
 
     def waits(self, id: Any) -> bool:
         """Whether the decision with this id waits for its reward."""
-        return isinstance(id, str) and id in self._open
+        return self.pending.waits(id)
 
     def finished(self, id: Any) -> bool:
-        """Whether the decision with this id has its reward."""
-        if self.waits(id) or not events.is_id(id):
-            return False
-        return id in self._finished or 0 < events.number_of(id) <= self.numbered
-
-    def waiting(self, id: Any) -> Event:
-        """The decision with this id, which must be waiting for its reward."""
-        if not self.waits(id):
-            if self.finished(id):
-                raise InputError(f"the decision {shown(id)} has its reward already")
-            raise InputError(f"there is no decision {shown(id)}")
-        return self._open[id]
+        """Whether the decision with this id has its reward, or its default."""
+        return self.pending.finished(id)
 
     def probabilities(self) -> np.ndarray:
         """Probability of each arm in the next decision, by number; 0 for retired arms."""
-        with self._lock:
-            return self._spread(self._current())
+        with self.lock:
+            return self.known_arms.spread(self.memory.single())
+
+    def weights(self) -> dict[str, float]:
+        """The same by name, for the arms that can be pulled."""
+        with self.lock:
+            p = self.memory.single()
+            return {
+                self.known_arms.labels[arm]: float(share)
+                for arm, share in zip(self.known_arms.active, p, strict=True)
+            }
 
     def recommend(self) -> int:
         """The arm to stay with if the test ended now."""
-        with self._lock:
-            return self._active[int(self._policy.recommend(self._params, self._state))]
+        with self.lock:
+            memory = self.memory
+            return self.known_arms.active[int(memory.policy.recommend(self.playable.params, memory.state))]
 
-    def select(self, id: str | None = None) -> Decision:
-        """Chooses an arm. With an `id` that waits for its reward, returns that decision again."""
+    def select(self, id: str | None = None, unit: str | None = None) -> Decision:
+        """Chooses an arm. With an `id` that waits for its reward, returns that decision again.
+
+        So it does for a `unit`, a user for example, that had a decision, while its arm is not retired and
+        the unit is among the latest (see `Settings.window`).
+        """
         with self._turn:
-            if id is not None and self.waits(id):
-                event = self._open[id]
-                if "arms" in event:
-                    raise InputError(f"{shown(id)} is a batch")
-                return Decision(event["arm"], id, event["p"])
-            id = self._new_id(id)
-            p = self._current()
-            place = self._choose(p)
-            arm, share = self._active[place], float(p[place])
-            self._apply({"op": "select", "id": id, "arm": arm, "p": share, "drawn": self.drawn})
-            return Decision(arm, id, share)
+            now = self._now()
+            if id is not None or unit is not None:
+                had = self.pending.find(id, unit, self.known_arms.active)
+                if had is not None:
+                    label = self.known_arms.labels[had["arm"]]
+                    return Decision(had["arm"], had["id"], had["p"], label, True)
+            id = self.pending.new_id(id)
+            p = self.memory.single()
+            place = self._draws.choose(p)
+            arm, share = self.known_arms.active[place], float(p[place])
+            made = {"op": "select", "id": id, "arm": arm, "p": share, "drawn": self._draws.drawn, "t": now}
+            if unit is not None:
+                made["unit"] = unit
+            self._decide(made)
+            if self.journal is not None or self.record is not None:
+                self._tell({**made, "ps": self.known_arms.spread(p).round(6).tolist()})
+            return Decision(arm, id, share, self.known_arms.labels[arm])
 
     def select_many(self, count: int, id: str | None = None) -> Batch:
         """Distributes the next `count` pulls over the arms; their rewards come together."""
-        if not self.policy.batches:
-            raise InputError(f"{self.policy.name} must observe each reward before the next: no batches")
+        checks.check_batches(self.policy, self.settings)
         count = whole("count", count)
         with self._turn:
+            now = self._now()
             if id is not None and self.waits(id):
-                event = self._open[id]
+                event = self.pending.open[id]
                 if sum(event.get("arms", [])) != count:
                     raise InputError(f"{shown(id)} waits for its reward, and is not a batch of {count}")
                 return Batch(event["arms"], id, event["p"])
-            id = self._new_id(id)
-            p = self._shares(count)  # no arm has to be first: a batch has room for all
-            self._draw()
-            draws = np.random.default_rng([self.seed, self.drawn])  # the batch's own stream
-            pulls = self._spread(draws.multinomial(count, p / p.sum())).astype(int).tolist()
-            shares = self._spread(p).tolist()
-            self._apply({"op": "select", "id": id, "arms": pulls, "p": shares, "drawn": self.drawn})
+            id = self.pending.new_id(id)
+            p = self.memory.many(count)  # no arm has to be first: a batch has room for all
+            pulls = self.known_arms.spread(self._draws.multinomial(count, p)).astype(int).tolist()
+            shares = self.known_arms.spread(p).tolist()
+            self._apply(
+                {"op": "select", "id": id, "arms": pulls, "p": shares, "drawn": self.drawn, "t": now}
+            )
             return Batch(pulls, id, shares)
 
     def update(self, decision: "Decision | str | int", reward: float) -> None:
         """Observes the reward of a decision, given as it was returned or by its id.
 
-        The number of an arm stands for the oldest decision for it that waits for a reward.
+        The number of an arm stands for the oldest decision for it that waits for a reward. A reward that
+        comes after `wait` corrects the default, if the policy's memory allows it.
         """
         with self._turn:
             id = self._which(decision)
-            if "arms" in self.waiting(id):
+            late = self.pending.expired(id)
+            made = self.pending.closed[id] if late else self.pending.waiting(id)
+            if made is None or "arms" in made:
                 raise InputError(f"{shown(id)} is a batch: update_many takes its sums of rewards")
-            observed = reward = events.check_reward(self.policy, reward)
+            heard = reward = checks.check_reward(self.policy, reward)
+            if late:
+                checks.check_correction(self.memory, made, {"heard": reward})
             if self.policy.binary and 0 < reward < 1:
-                observed = float(self._draw() < reward)
-            self._apply(
-                {"op": "update", "id": id, "reward": reward, "heard": observed, "drawn": self.drawn}
-            )
+                heard = float(self._draws.next() < reward)
+            drawn = self._draws.drawn
+            found = {"op": "update", "id": id, "reward": reward, "heard": heard, "drawn": drawn}
+            self._update(found, late)
 
     def update_many(self, batch: "Batch | str", sums: "Sequence[int] | np.ndarray") -> None:
         """Observes the rewards of a batch: how many of each arm's pulls had the reward 1, not 0."""
         with self._turn:
             id = batch.id if isinstance(batch, Batch | Decision) else batch
-            event = self.waiting(id)
-            if "arms" not in event:
+            late = self.pending.expired(id)
+            made = self.pending.closed[id] if late else self.pending.waiting(id)
+            if made is None or "arms" not in made:
                 raise InputError(f"{shown(id)} is one decision, not a batch: update takes its reward")
-            found = events.check_sums(event, sums.tolist() if isinstance(sums, np.ndarray) else sums)
-            self._apply({"op": "update", "id": id, "sums": found, "drawn": self.drawn})
+            found = checks.check_sums(made, sums.tolist() if isinstance(sums, np.ndarray) else sums)
+            if late:
+                checks.check_correction(self.memory, made, {"sums": found})
+            self._update({"op": "update", "id": id, "sums": found, "drawn": self.drawn}, late)
 
-    def add_arm(self, arm: int | None = None) -> int:
+    def _update(self, event: Event, late: bool) -> None:
+        """Observes rewards, and then expires what is due: a reward that is there counts."""
+        now = self._time()
+        event["t"] = now
+        if late:
+            event["late"] = True
+        self._apply(event)
+        if self.settings.wait is not None:
+            self._expire(now)
+
+    def expire(self, now: float | None = None) -> int:
+        """Gives their default reward to decisions that have waited for too long, and returns how many.
+
+        `select` and `update` do this too, by the clock. Without the setting `wait` nothing expires.
+
+        Args:
+            now: The time in seconds since 1970, if not the clock's.
+        """
+        with self._turn:
+            return self._expire(self._time() if now is None else max(checks.check_time(now), self.time))
+
+    def _expire(self, now: float) -> int:
+        count, default = 0, self.settings.default
+        for made in self.pending.due(now):
+            event: Event = {"op": "expire", "id": made["id"]}
+            if "arms" in made:
+                event["sums"] = [int(default) * pulls for pulls in made["arms"]]
+            else:
+                rounds = self.policy.binary and 0 < default < 1
+                event["heard"] = float(self._draws.next() < default) if rounds else default
+            self._apply({**event, "drawn": self.drawn, "t": now})
+            count += 1
+        return count
+
+    def _time(self) -> float:
+        """The time now, and never before that of the last event."""
+        now = int(self.clock() * 1000) / 1000
+        return now if now > self.time else self.time
+
+    def _now(self) -> float:
+        """The same, when all that is due has expired."""
+        now = self._time()
+        if self.settings.wait is not None:
+            self._expire(now)
+        return now
+
+    def add_arm(self, arm: "int | str | None" = None) -> int:
         """Adds an arm that nothing is known about, and returns its number.
 
-        With `arm`, its number, the call can be repeated: no arm is added twice.
+        With `arm`, its name or its number, the call can be repeated: no arm is added twice.
         """
         self.need_flexible("added")
         with self._turn:
-            if arm is not None and whole("arm", arm, least=self.policy.arms) < self.arms_ever:
-                return int(arm)
-            new = self.arms_ever
-            if arm not in (None, new):
-                raise InputError(f"the next arm has the number {new}, not {shown(arm)}")
+            new, label = self.known_arms.ever, None
+            if isinstance(arm, str):
+                if (known := self.known_arms.number(arm)) is not None:
+                    return known
+                label = self.known_arms.check_new(arm)
+            elif arm is not None:
+                if whole("arm", arm, least=self.known_arms.first) < new:
+                    return int(arm)
+                if arm != new:
+                    raise InputError(f"the next arm has the number {new}, not {shown(arm)}")
+            if label is None:
+                self.known_arms.check_new(str(new))
             number_of_arms(new + 1)
-            self._apply({"op": "add", "arm": new})
+            self.settings.check_room([*self.known_arms.active, new], self.memory.control)
+            named = {} if label is None else {"label": label}
+            self._apply({"op": "add", "arm": new, **named, "t": self._now()})
             return new
 
-    def retire(self, arm: int) -> None:
-        """Stops pulling an arm. Its late rewards are accepted and ignored."""
+    def retire(self, arm: "int | str") -> None:
+        """Stops pulling an arm, given by its number or name. Its late rewards are accepted and ignored."""
         self.need_flexible("retired")
         with self._turn:
-            if not _is_whole(arm) or arm not in self._active:
-                arms = ", ".join(map(str, self._active))
-                raise InputError(f"there is no arm {shown(arm)} to retire: the arms are {arms}")
-            if len(self._active) == 1:
-                raise InputError(f"arm {arm} is the last one, and cannot be retired")
-            self._apply({"op": "retire", "arm": int(arm)})
+            self._apply(
+                {"op": "retire", "arm": self.known_arms.need_active(arm, "retire"), "t": self._now()}
+            )
+
+    def swap(self, policy: "str | PathLike[str] | Learned | Policy | Playable", reason: str) -> None:
+        """Plays on with another policy, which takes over the counts, arms, open decisions and draws.
+
+        Args:
+            policy: As for a new player. Both policies must remember counts.
+            reason: Recorded in the event.
+        """
+        playable = as_playable(policy)
+        with self._turn:
+            self.memory.check_swap(playable)
+            checks.check_settings(playable.policy, self.settings, self.known_arms)
+            self._swapped = playable
+            about = {"fingerprint": playable.fingerprint, "policy": playable.policy.name}
+            self._apply({"op": "swap", **about, "reason": checks.check_reason(reason), "t": self._now()})
+            if self.journal is not None:
+                self.journal.due = True  # a snapshot, so that a restart needs the new policy only
+
+    def find_policy(self, fingerprint: str) -> Playable:
+        """The policy with this fingerprint: the one that is played, or one that `policies` returns."""
+        for known in (self.playable, getattr(self, "_swapped", None)):
+            if known is not None and known.fingerprint == fingerprint:
+                return known
+        found = self.policies(fingerprint) if self.policies is not None else None
+        if found is None or found.fingerprint != fingerprint:
+            raise InputError(
+                f"the policy {shown(fingerprint)} is needed here, and `policies` has none such"
+            )
+        return found
 
     def apply(self, event: Event) -> None:
         """Repeats a recorded event, which must have been checked."""
@@ -279,87 +373,42 @@ class Player(AbstractContextManager["Player"]):
     def _apply(self, event: Event) -> None:
         op = event["op"]
         if op == "select":
-            self._decide(event)
+            made = {key: value for key, value in event.items() if key != "ps"}
+            made.setdefault("t", self._time())  # version 1 had none
+            self._decide(made)
         elif op == "update":
-            self._observe(event)
+            if event.get("late"):
+                self.memory.correct(self.pending.finish_late(event["id"]), event)
+            else:
+                self.memory.observe(self.pending.finish(event["id"]), event)
+        elif op == "expire":
+            self.memory.observe(self.pending.expire(event), event)
         elif op == "add":
-            self._state = self._policy.add_arm(self._state)
-            self._active.append(event["arm"])
-            self._fresh += [event["arm"]] if self.policy.opens else []
-            self.arms_ever = event["arm"] + 1
+            self.memory.add_arm(event.get("label"))
+        elif op == "retire":
+            self.memory.retire_arm(event["arm"])
         else:
-            place = self._active.index(event["arm"])
-            self._state = self._policy.retire_arm(self._state, place)
-            del self._active[place]
-            self._fresh = [arm for arm in self._fresh if arm != event["arm"]]
-        if op in ("add", "retire"):
-            self._policy = self.playable.sized(len(self._active))
-            self._p = None
-        self._advance(event.get("drawn", self.drawn))
+            self.playable = self.find_policy(event["fingerprint"])
+            self.memory.swap(self.playable, {made.get("arm", -1) for made in self.pending.open.values()})
+        self._draws.skip_to(event.get("drawn", 0))
+        self._tell(event)
+
+    def _decide(self, made: Event) -> None:
+        self.pending.add(made)
+        self.memory.decide(made)
+
+    def _tell(self, event: Event) -> None:
+        self.time = event.get("t", self.time)
+        self.told += 1
         if self.journal is not None:
             self.journal.append(event)
         if self.record is not None:
             self.record(event)
 
-    def _decide(self, event: Event) -> None:
-        self._open[event["id"]] = event
-        self._decisions += 1
-        if events.number_of(event["id"]):
-            self.numbered += 1
-        state = self._policy.decided(self._state)
-        if state is not self._state:
-            self._state, self._p = state, None
-        if self.arms_ever > self._arms:
-            self._waiting.update(self._pulls_of_added(event))
-        if self._fresh:
-            tried = np.flatnonzero(event["arms"]) if "arms" in event else [event["arm"]]
-            self._fresh = [arm for arm in self._fresh if arm not in tried]
-
-    def _observe(self, event: Event) -> None:
-        id = event["id"]
-        decision = self._open.pop(id)
-        if not events.number_of(id):
-            self._finished.add(id)
-        if self.arms_ever > self._arms:
-            self._waiting.subtract(self._pulls_of_added(decision))
-        policy, params, missed = self._policy, self._params, 0
-        if "arms" in decision:
-            by_number = decision["arms"], event["sums"], decision["p"]
-            pulls, sums, p = map(self._known, by_number)
-            self._state = policy.update_many_late(params, self._state, pulls, sums, p)
-            self.rounds += sum(decision["arms"])
-            missed = sum(decision["arms"]) - int(pulls.sum())
-        else:
-            self.rounds += 1
-            if decision["arm"] in self._active:
-                place = self._active.index(decision["arm"])
-                self._state = policy.update_late(params, self._state, place, event["heard"], decision["p"])
-            else:
-                missed = 1
-        if missed:  # rewards of arms that were retired meanwhile
-            self._state = policy.missed(self._state, missed)
-        self._p = None
-
     def state(self) -> dict[str, Any]:
         """Everything the player knows, as JSON can hold it."""
-        with self._lock:
-            return {
-                "format": "gradband-state",
-                "version": events.VERSION,
-                "policy": self.policy.name,
-                "fingerprint": self.playable.fingerprint,
-                "seed": self.seed,
-                "drawn": self.drawn,
-                "decisions": self._decisions,
-                "numbered": self.numbered,
-                "arms": self.arms_ever,
-                "active": list(self._active),
-                "fresh": list(self._fresh),
-                "rounds": self.rounds,
-                "memory": {name: np.asarray(leaf).tolist() for name, leaf in flatten(self._state).items()},
-                "open": copy.deepcopy(list(self._open.values())),
-                "finished": sorted(self._finished),
-            }
+        with self.lock:
+            return states.write_state(self)
 
     def restore(self, state: dict[str, Any]) -> None:
         """Resumes from what `state` returned, in this or another player of the same policy.
@@ -371,133 +420,27 @@ class Player(AbstractContextManager["Player"]):
                 raise InputError(
                     "a player with a record or a journal cannot be restored: it would have a gap"
                 )
-            found = events.check_state(self, state)
-            self.reseed(found["seed"])
-            self._advance(found["drawn"])
-            self._state, self.rounds = found["memory"], found["rounds"]
-            self._active, self._fresh = list(found["active"]), list(found["fresh"])
-            self._policy = self.playable.sized(len(self._active))
-            self.arms_ever, self._decisions = found["arms"], found["decisions"]
-            self.numbered = found["numbered"]
-            self._open = {event["id"]: event for event in copy.deepcopy(found["open"])}
-            self._waiting = Counter()
-            for event in self._open.values():
-                self._waiting.update(self._pulls_of_added(event))
-            self._finished = set(found["finished"])
-            self._p = None
+            self.load(state)
 
-    def _current(self) -> np.ndarray:
-        """Probabilities of the active arms for one decision."""
-        if self._fresh:
-            p = np.zeros(len(self._active))
-            p[self._active.index(self._fresh[0])] = 1.0
-            return p
-        return self._shares(1)
-
-    def _shares(self, count: int) -> np.ndarray:
-        """Probabilities for `count` decisions in a row without rewards, within the limits of new arms."""
-        if self.arms_ever == self._arms:
-            return self._probabilities()
-        p = self._probabilities()
-        first = bisect_left(self._active, self._arms)  # arms are in the order in which they came
-        waiting = np.array([self._waiting[arm] for arm in self._active[first:]])
-        limit = np.ones(len(p))
-        policy: Any = self._policy
-        observed = policy.counts(self._state).pulls[first:]
-        limit[first:] = newcomers.limits(observed, waiting, count, len(p))
-        return newcomers.within(p, limit, self._others)
-
-    def _probabilities(self) -> np.ndarray:
-        """The policy's probabilities, computed once until the next reward."""
-        if self._p is None:
-            if self.policy.bounded and self.rounds >= self.policy.horizon:
-                raise InputError(f"{self.policy.name} is for {self.policy.horizon} rounds, which are over")
-            self._p = self._checked(self._policy, self._state)
-            self._without.clear()
-        return self._p
-
-    def _others(self, among: np.ndarray) -> np.ndarray:
-        """The policy's probabilities if there were only these active arms, given as a mask [K]."""
-        key = among.tobytes()
-        if key not in self._without:
-            policy, state = self._policy, self._state
-            for place in np.flatnonzero(~among)[::-1].tolist():
-                state = policy.retire_arm(state, place)
-                policy = self.playable.sized(policy.arms - 1)
-            self._without[key] = self._checked(policy, state)
-        return self._without[key]
-
-    def _checked(self, policy: Policy, state: Any) -> np.ndarray:
-        """The policy's probabilities, which must sum to 1."""
-        p: np.ndarray = policy.probabilities(self._params, state)
-        if not abs(p.sum() - 1) < 1e-6:
-            raise InputError(
-                f"the probabilities of {policy.name} do not sum to 1: its numbers are too large"
-            )
-        return p
-
-    def _pulls_of_added(self, decision: Event) -> dict[int, int]:
-        """How often a decision or a batch pulls each added arm."""
-        if "arm" in decision:
-            return {decision["arm"]: 1} if decision["arm"] >= self._arms else {}
-        return dict(enumerate(decision["arms"][self._arms :], self._arms))
-
-    def _spread(self, values: np.ndarray) -> np.ndarray:
-        """Values of the active arms, by number, with 0 for retired arms."""
-        if len(values) == self.arms_ever:
-            return values.copy()
-        spread = np.zeros(self.arms_ever)
-        spread[self._active] = values
-        return spread
-
-    def _known(self, values: Sequence[float]) -> np.ndarray:
-        """Values by number, for the active arms; 0 for arms that were added later."""
-        return np.array([values[arm] if arm < len(values) else 0.0 for arm in self._active])
-
-    def _draw(self) -> float:
-        """A uniform on [0, 1). NumPy promises that these bits never change."""
-        self.drawn += 1
-        return float(self._bits.random_raw() >> 11) * 2.0**-53
-
-    def _advance(self, drawn: int) -> None:
-        """Skips draws until this many were made."""
-        if drawn > self.drawn:
-            self._bits.advance(drawn - self.drawn)
-            self.drawn = drawn
-
-    def _choose(self, p: np.ndarray) -> int:
-        edges = p.cumsum()
-        place = int(edges.searchsorted(self._draw() * edges[-1], "right"))
-        return place if place < len(p) else int(p.nonzero()[0][-1])
-
-    def _new_id(self, id: str | None) -> str:
-        if id is None:
-            return f"#{self.numbered + 1}"
-        if not events.is_id(id) or id.startswith("#"):
-            raise InputError(
-                f"an id must be a string of 1 to {events.LONGEST_ID} characters that does not start with "
-                f"#, not {shown(id)}"
-            )
-        if id in self._finished:
-            raise InputError(f"the decision {shown(id)} has its reward, and cannot be made again")
-        return id
+    def load(self, state: Any) -> None:
+        """The same for a journal, which has read the state from its snapshot."""
+        found = states.check_state(self, state)
+        self.playable = found["playable"]
+        self.begin(found["seed"], found["settings"].stored_as(self.settings), found["first"])
+        self.time = found["t"]
+        self._draws.skip_to(found["drawn"])
+        self.known_arms.load(found)
+        self.pending.load(found)
+        self.memory.load(self.playable, found, self.pending.open.values())
 
     def _which(self, decision: Any) -> str:
         if isinstance(decision, Decision | Batch):
             return decision.id
         if isinstance(decision, str):
             return decision
-        if _is_whole(decision):
-            for id, event in self._open.items():
-                if event.get("arm") == decision:
-                    return id
-        raise InputError(f"no decision for arm {shown(decision)} waits for its reward")
+        return self.pending.oldest(decision)
 
     def need_flexible(self, done: str) -> None:
         """Raises an error unless the policy can play with any number of arms."""
         if not self.policy.flexible:
             raise InputError(f"{self.policy.name} is for {self.policy.arms} arms: none can be {done}")
-
-
-def _is_whole(value: Any) -> bool:
-    return not isinstance(value, bool) and isinstance(value, Integral)

@@ -76,11 +76,15 @@ def _answer(player: Player, journal: Journal | None, request: Request) -> dict[s
 
 def _select(player: Player, request: Request) -> dict[str, Any]:
     id = request.get("id")
+    if "count" in request and "unit" in request:
+        raise InputError("a batch has no unit: select takes count or unit, not both")
     if "count" in request:
         batch = player.select_many(request["count"], id)
         return {"id": batch.id, "arms": list(batch), "propensities": list(batch.propensities)}
-    decision = player.select(id)
-    return {"id": decision.id, "arm": int(decision), "propensity": decision.propensity}
+    decision = player.select(id, request.get("unit"))
+    named = {} if player.settings.arms is None else {"label": decision.label}
+    again = {"returning": decision.returning} if "unit" in request else {}
+    return {"id": decision.id, "arm": int(decision), **named, "propensity": decision.propensity, **again}
 
 
 def _update(player: Player, request: Request) -> dict[str, Any]:
@@ -101,6 +105,10 @@ def _retire(player: Player, request: Request) -> dict[str, Any]:
     return {"arm": request["arm"]}
 
 
+def _expire(player: Player, request: Request) -> dict[str, Any]:
+    return {"expired": player.expire(request.get("now"))}
+
+
 def _restore(player: Player, request: Request) -> dict[str, Any]:
     player.restore(request["state"])
     return {}
@@ -115,9 +123,11 @@ class Op(NamedTuple):
 
 
 OPS = {
-    "select": Op(_select, optional=("id", "count")),
+    "select": Op(_select, optional=("id", "count", "unit")),
     "update": Op(_update, needed=("id",), optional=("reward", "sums")),
     "probabilities": Op(lambda player, _: {"probabilities": player.probabilities().tolist()}),
+    "weights": Op(lambda player, _: {"weights": player.weights()}),
+    "expire": Op(_expire, optional=("now",)),
     "recommend": Op(lambda player, _: {"arm": player.recommend()}),
     "add": Op(lambda player, request: {"arm": player.add_arm(request.get("arm"))}, optional=("arm",)),
     "retire": Op(_retire, needed=("arm",)),

@@ -218,6 +218,18 @@ class Policy:
         """The state after the late rewards of a batch that was decided with probabilities p [K]."""
         return self.update_many(params, state, pulls, sums)
 
+    def correct(self, state: State, arm: int, heard: float, reward: float, p: float) -> State | None:
+        """The state if an arm's reward had been `reward` and not `heard`, as it was taken to be.
+
+        None if the state cannot be corrected, as that of a policy that remembers more than sums. The arm
+        was pulled with probability p.
+        """
+        return None
+
+    def correct_many(self, state: State, heard: Array, sums: Array, p: Array) -> State | None:
+        """The same of a batch, with the sums of rewards [K] that were taken, and those that were right."""
+        return None
+
     def decided(self, state: State) -> State:
         """The state after a decision, before its reward."""
         return state
@@ -359,6 +371,18 @@ class Counting(Policy):
     def update_many(self, params: Params, state: Any, pulls: Array, sums: Array) -> Any:
         return state.add_many(pulls, sums)
 
+    def correct(self, state: Any, arm: int, heard: float, reward: float, p: float) -> Any:
+        if not self._remembers_counts(state):
+            return None
+        return state._replace(sums=add_at(state.sums, arm, reward - heard))
+
+    def correct_many(self, state: Any, heard: Array, sums: Array, p: Array) -> Any:
+        return state._replace(sums=state.sums + sums - heard) if self._remembers_counts(state) else None
+
+    def _remembers_counts(self, state: Any) -> bool:
+        """Whether a state is counts and nothing more, updated as they usually are."""
+        return isinstance(state, Counts) and type(self).update is Counting.update
+
     def counts(self, state: Any) -> Counts:
         """The counts in a state."""
         return state
@@ -388,7 +412,7 @@ class Counting(Policy):
         gone = 0 if counts.gone is None else counts.gone
         if (pulls < 0).any() or (pulls != np.floor(pulls)).any() or gone < 0 or counts.rounds > rounds:
             raise InputError("pulls in memory must be whole numbers, and no more than the rounds")
-        if (self.unit or self.binary) and ((sums < 0) | (sums > pulls * (1 + 1e-9))).any():
+        if (self.unit or self.binary) and ((sums < -1e-9) | (sums > pulls + 1e-9 * (1 + pulls))).any():
             raise InputError("sums in memory must be between 0 and the pulls")
         if self.binary and (sums != np.floor(sums)).any():
             raise InputError(

@@ -51,3 +51,9 @@ class Exp3(OneParameter):
     def update_many_late(self, params: Params, state: Array, pulls: Array, sums: Array, p: Array) -> Array:
         xp = namespace(state)
         return state + xp.where(sums > 0, sums / xp.where(p > 0, p, 1), 0)
+
+    def correct(self, state: Array, arm: int, heard: float, reward: float, p: float) -> Array:
+        return add_at(state, arm, (reward - heard) / p)
+
+    def correct_many(self, state: Array, heard: Array, sums: Array, p: Array) -> Array:
+        return state + (sums - heard) / namespace(state).where(p > 0, p, 1)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gradband.core import tensor_file
+from gradband.core import files, tensor_file
 from gradband.core.errors import InputError, shown, whole
 from gradband.policies import Params, Policy
 from gradband.policies.own import Trust, describe_class, find_class
@@ -78,7 +78,14 @@ def read(
     path: str | Path, trust: Trust | None = None
 ) -> tuple[Policy, dict[str, np.ndarray], dict[str, np.ndarray], dict[str, Any]]:
     """The bound policy in a file, its parameters, its history, and its other entries."""
-    arrays, about = tensor_file.load(path, "policy")
+    return parse(files.read(path), path, trust)
+
+
+def parse(
+    data: bytes, path: str | Path, trust: Trust | None = None
+) -> tuple[Policy, dict[str, np.ndarray], dict[str, np.ndarray], dict[str, Any]]:
+    """What `read` returns, from the bytes of a file; errors name the path."""
+    arrays, about = tensor_file.parse(data, "policy", path)
     try:
         kind = find_class(about, trust)
         for key in ("policy", "class", "file"):

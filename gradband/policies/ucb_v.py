@@ -52,6 +52,15 @@ class UCBV(Index):
     def after(self, counts: Counts) -> Moments:
         return Moments(counts, counts.sums)
 
+    def correct(self, state: Moments, arm: int, heard: float, reward: float, p: float) -> Moments:
+        sums = add_at(state.counts.sums, arm, reward - heard)
+        squares = add_at(state.squares, arm, reward**2 - heard**2)
+        return Moments(state.counts._replace(sums=sums), squares)
+
+    def correct_many(self, state: Moments, heard: Array, sums: Array, p: Array) -> Moments:
+        counts = state.counts._replace(sums=state.counts.sums + sums - heard)
+        return Moments(counts, state.squares + sums - heard)
+
     def index(self, params: Params, state: Moments) -> Array:
         counts, xp = state.counts, namespace(state.squares)
         pulls = xp.maximum(counts.pulls, 1)

@@ -1,0 +1,187 @@
+"""What a policy remembers of a test, and the probabilities of the next decision that follow from it.
+
+They are the policy's, within the limits of new arms (see `newcomers`) and the guardrails of the settings.
+"""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from gradband.core.errors import InputError
+from gradband.play import newcomers
+from gradband.play.arms import Arms
+from gradband.play.pending import Event
+from gradband.play.playable import Playable
+from gradband.play.settings import Settings
+from gradband.policies import Counting, Policy
+from gradband.policies.guardrails import guard
+
+
+class Memory:
+    """A policy with its state. Probabilities are computed once, until the state changes."""
+
+    def __init__(self, playable: Playable, settings: Settings, arms: Arms) -> None:
+        self.playable, self.settings, self.arms = playable, settings, arms
+        self.policy = playable.policy  # for the current number of arms
+        self.state: Any = None
+        self.rounds = 0  # with observed rewards
+        self.waiting: Counter[int] = Counter()  # pulls of added arms without a reward so far
+        self.control = None if settings.control is None else arms.number(settings.control)
+        self._p: np.ndarray | None = None
+        self._guarding = settings.guarded
+        self._without: dict[bytes, np.ndarray] = {}
+        self.resize()
+
+    def resize(self) -> None:
+        """Takes note of arms that were added or retired."""
+        self.policy = self.playable.sized(len(self.arms.active))
+        self._p = None
+        if self._guarding:
+            self._floors = self.settings.floors(self.arms.active, self.control)
+
+    def decide(self, decision: Event) -> None:
+        """Takes note of a decision, before its reward."""
+        state = self.policy.decided(self.state)
+        if state is not self.state:
+            self.state, self._p = state, None
+        if self.arms.ever > self.arms.first:
+            self.waiting.update(self.arms.pulls_of_added(decision))
+        if self.arms.fresh:
+            self.arms.tried(
+                np.flatnonzero(decision["arms"]).tolist() if "arms" in decision else [decision["arm"]]
+            )
+
+    def observe(self, decision: Event, event: Event) -> None:
+        """Observes the rewards in an event, or the default, of a decision."""
+        arms, policy, params, missed = self.arms, self.policy, self.playable.params, 0
+        if arms.ever > arms.first:
+            self.waiting.subtract(arms.pulls_of_added(decision))
+        if "arms" in decision:
+            pulls, sums, p = map(arms.known, (decision["arms"], event["sums"], decision["p"]))
+            self.state = policy.update_many_late(params, self.state, pulls, sums, p)
+            self.rounds += sum(decision["arms"])
+            missed = sum(decision["arms"]) - int(pulls.sum())
+        else:
+            self.rounds += 1
+            if decision["arm"] in arms.active:
+                place = arms.active.index(decision["arm"])
+                self.state = policy.update_late(params, self.state, place, event["heard"], decision["p"])
+            else:
+                missed = 1
+        if missed:  # rewards of arms that were retired meanwhile
+            self.state = policy.missed(self.state, missed)
+        self._p = None
+
+    def corrected(self, expired: Event, event: Event) -> Any:
+        """The state with late rewards in place of the default, or None if the policy cannot tell."""
+        arms, policy = self.arms, self.policy
+        if "arms" in expired:
+            heard, sums, p = map(arms.known, (expired["sums"], event["sums"], expired["p"]))
+            return policy.correct_many(self.state, heard, sums, p)
+        if expired["arm"] not in arms.active:
+            return self.state
+        place = arms.active.index(expired["arm"])
+        return policy.correct(self.state, place, expired["heard"], event["heard"], expired["p"])
+
+    def correct(self, expired: Event, event: Event) -> None:
+        """Observes late rewards in place of the default, which the policy must be able to."""
+        self.state, self._p = self.corrected(expired, event), None
+
+    def add_arm(self, label: str | None) -> None:
+        self.state = self.policy.add_arm(self.state)
+        self.arms.add(label, self.policy.opens)
+        self.resize()
+
+    def retire_arm(self, arm: int) -> None:
+        self.state = self.policy.retire_arm(self.state, self.arms.retire(arm))
+        self.resize()
+
+    def check_swap(self, playable: Playable) -> Any:
+        """The state of another policy after what this one has observed, or an error."""
+        policy, new, count = self.policy, playable.policy, len(self.arms.active)
+        if not isinstance(policy, Counting) or not isinstance(new, Counting):
+            raise InputError(f"{policy.name} cannot be swapped for {new.name}: both must remember counts")
+        if new.arms != count and not new.flexible:
+            raise InputError(f"{new.name} is for {new.arms} arms, and the test has {count}")
+        sized: Any = playable.sized(count)
+        state = sized.after(policy.counts(self.state))
+        sized.check_state(state, self.rounds)
+        return state
+
+    def swap(self, playable: Playable, busy: set[int]) -> None:
+        """Another policy takes over. If it opens, it tries unknown arms first, except those in `busy`."""
+        self.state, self.playable = self.check_swap(playable), playable
+        self.resize()
+        policy: Any = self.policy
+        pulls = policy.counts(self.state).pulls
+        known = [arm for arm, count in zip(self.arms.active, pulls, strict=True) if count > 0]
+        unknown = set(self.arms.active) - set(known) - busy if playable.policy.opens else set()
+        self.arms.fresh = sorted(unknown)
+
+    def load(self, playable: Playable, found: dict[str, Any], waiting: Iterable[Event]) -> None:
+        """Takes over what a checked state says."""
+        self.playable, self.state, self.rounds = playable, found["memory"], found["rounds"]
+        self.waiting = Counter()
+        for decision in waiting:
+            self.waiting.update(self.arms.pulls_of_added(decision))
+        self.resize()
+
+    def single(self) -> np.ndarray:
+        """Probabilities of the active arms for one decision."""
+        arms = self.arms
+        if not arms.fresh:
+            usual = arms.ever == arms.first and not self._guarding
+            return self._own() if usual else self.many(1)
+        p = np.zeros(len(arms.active))
+        p[arms.active.index(arms.fresh[0])] = 1.0
+        return self._guarded(p)
+
+    def many(self, count: int) -> np.ndarray:
+        """Probabilities for `count` decisions in a row without rewards."""
+        p = self._own()
+        arms = self.arms
+        if arms.ever > arms.first:
+            first = bisect_left(arms.active, arms.first)  # arms are in the order in which they came
+            waiting = np.array([self.waiting[arm] for arm in arms.active[first:]])
+            limit = np.ones(len(p))
+            policy: Any = self.policy
+            observed = policy.counts(self.state).pulls[first:]
+            limit[first:] = newcomers.limits(observed, waiting, count, len(p))
+            p = newcomers.within(p, limit, self._others)
+        return self._guarded(p)
+
+    def _guarded(self, p: np.ndarray) -> np.ndarray:
+        return guard(p, self._floors, self.settings.cap) if self._guarding else p
+
+    def _own(self) -> np.ndarray:
+        """The policy's probabilities."""
+        if self._p is None:
+            policy = self.policy
+            if policy.bounded and self.rounds >= policy.horizon:
+                raise InputError(f"{policy.name} is for {policy.horizon} rounds, which are over")
+            self._p = self._checked(policy, self.state)
+            self._without.clear()
+        return self._p
+
+    def _others(self, among: np.ndarray) -> np.ndarray:
+        """The policy's probabilities if there were only these active arms, given as a mask [K]."""
+        key = among.tobytes()
+        if key not in self._without:
+            policy, state = self.policy, self.state
+            for place in np.flatnonzero(~among)[::-1].tolist():
+                state = policy.retire_arm(state, place)
+                policy = self.playable.sized(policy.arms - 1)
+            self._without[key] = self._checked(policy, state)
+        return self._without[key]
+
+    def _checked(self, policy: Policy, state: Any) -> np.ndarray:
+        """The policy's probabilities, which must sum to 1."""
+        p: np.ndarray = policy.probabilities(self.playable.params, state)
+        if not abs(p.sum() - 1) < 1e-6:
+            raise InputError(
+                f"the probabilities of {policy.name} do not sum to 1: its numbers are too large"
+            )
+        return p

@@ -1,0 +1,132 @@
+"""The files of a journal: the current one, and older ones beside it with numbers, `journal.jsonl.000001`.
+
+A new file begins with a snapshot, so that a restart reads that file alone. It is complete and on disk
+before it takes the old one's name, and the old one has its number by then: whenever the process stops, the
+name stands for one whole file or the other.
+"""
+
+import contextlib
+import os
+import re
+from pathlib import Path
+
+from gradband.core.errors import InputError
+from gradband.core.files import sync_folder, write_all
+
+FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
+
+
+def open_current(path: Path) -> int:
+    """Opens the current file, or a new one, and locks it."""
+    while True:
+        try:
+            file = os.open(path, FLAGS, 0o644)
+        except OSError as error:
+            raise InputError(f"cannot open the journal {path}: {error.strerror}") from None
+        try:
+            _lock(file, path)
+            if _is_still(file, path):
+                return file
+        except BaseException:
+            os.close(file)
+            raise
+        os.close(file)  # whoever had it open has started a new file meanwhile
+
+
+def start_next(path: Path, file: int, number: int, data: bytes) -> int:
+    """Starts a file with this data, leaves the old one under its number, and returns the new one, open.
+
+    If this fails with an `InputError`, the old file is as it was; after any other error nobody knows.
+    """
+    fresh = _unfinished(path)
+    try:
+        new = os.open(fresh, FLAGS | os.O_TRUNC, os.fstat(file).st_mode & 0o777)
+    except OSError as error:
+        raise InputError(f"cannot write {fresh}: {error.strerror}") from None
+    try:
+        _lock(new, path)
+        write_all(new, data)
+        os.fsync(new)
+        os.link(path, numbered(path, number))
+        sync_folder(path.parent)
+        os.replace(fresh, path)
+    except OSError as error:
+        os.close(new)
+        clean_up(path, number)
+        raise InputError(f"cannot start a new file of the journal {path}: {error.strerror}") from None
+    except BaseException:
+        os.close(new)
+        raise
+    try:
+        sync_folder(path.parent)
+    except BaseException:
+        os.close(new)
+        raise
+    return new
+
+
+def clean_up(path: Path, number: int) -> None:
+    """Removes what is left if the process stopped while it started a new file after this one."""
+    with contextlib.suppress(FileNotFoundError):
+        _unfinished(path).unlink()
+    old = numbered(path, number)
+    with contextlib.suppress(FileNotFoundError):
+        if os.path.samefile(old, path):
+            old.unlink()
+
+
+def older(path: Path) -> list[Path]:
+    """The older files of a journal that are still there, in their order."""
+    name = re.compile(re.escape(path.name) + r"\.(\d{6,})")
+    found = [
+        (int(match[1]), other) for other in path.parent.iterdir() if (match := name.fullmatch(other.name))
+    ]
+    return [other for _, other in sorted(found)]
+
+
+def prune(path: Path, most: int | None, most_bytes: int | None) -> None:
+    """Removes the oldest files, until at most so many are left, or so many bytes."""
+    if most is None and most_bytes is None:
+        return
+    files = older(path)
+    sizes = [file.stat().st_size for file in files]
+    while files and (
+        (most is not None and len(files) > most) or (most_bytes is not None and sum(sizes) > most_bytes)
+    ):
+        files.pop(0).unlink(missing_ok=True)
+        sizes.pop(0)
+
+
+def numbered(path: Path, number: int) -> Path:
+    """Where the file with this number is kept when the next has taken its name.
+
+    >>> print(numbered(Path("test.jsonl"), 17))
+    test.jsonl.000017
+    """
+    return path.with_name(f"{path.name}.{number:06d}")
+
+
+def _unfinished(path: Path) -> Path:
+    return path.with_name(f".{path.name}.new")
+
+
+def _is_still(file: int, path: Path) -> bool:
+    """Whether the open file still has this name."""
+    try:
+        return os.path.samestat(os.fstat(file), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+def _lock(file: int, path: Path) -> None:
+    """Prevents others from writing to the file while it is open."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise InputError(f"the journal {path} is in use by another process or player") from None
+    except OSError as error:
+        raise InputError(f"cannot lock the journal {path}: {error.strerror}") from None

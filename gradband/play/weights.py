@@ -1,0 +1,97 @@
+"""Shares of the arms from counts alone, and a stable hash that assigns units by shares.
+
+For whoever has a feature-flag system that assigns and counts: it needs no player and no journal.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradband.core.errors import InputError, number, number_of_arms, shown
+from gradband.play.arms import Arms
+from gradband.play.checks import check_settings
+from gradband.play.memory import Memory
+from gradband.play.playable import Playable, as_playable
+from gradband.play.settings import Settings
+from gradband.policies import Counting, Counts, Policy
+from gradband.policies.own import Trust
+
+if TYPE_CHECKING:
+    from gradband.policies.policy_file import Learned
+
+
+def weights(
+    policy: "str | PathLike[str] | Learned | Policy | Playable",
+    pulls: Sequence[float] | np.ndarray,
+    successes: Sequence[float] | np.ndarray,
+    settings: Settings | None = None,
+    trust: Trust | None = None,
+) -> np.ndarray:
+    """The probability [K] of each arm after these counts, as a player has it for a batch.
+
+    It differs from a player's single decisions only while a policy that pulls each arm once first has not
+    done so: no arm has to be first here.
+
+    Args:
+        policy: A policy file, what `gb.learn` returned, or a bound policy. It must remember counts.
+        pulls: How often each arm was pulled [K].
+        successes: The sum of each arm's rewards [K].
+        settings: Names and guardrails of the arms.
+        trust: For a policy file with a class of your own: the class, or the Python file that has it.
+    """
+    playable, settings = as_playable(policy, trust), settings or Settings()
+    own = playable.policy
+    if not isinstance(own, Counting):
+        raise InputError(f"{own.name} remembers more than counts: use a player")
+    counts = Counts(_numbers("pulls", pulls), _numbers("successes", successes))
+    arms = number_of_arms(len(counts.pulls))
+    if len(counts.sums) != arms:
+        raise InputError(f"there are pulls of {arms} arms and successes of {len(counts.sums)}")
+    if arms != own.arms and not own.flexible:
+        raise InputError(f"{own.name} is for {own.arms} arms, and there are counts of {arms}")
+    known = Arms(arms, settings.arms, opens=False)
+    check_settings(own, settings, known)
+    memory = Memory(playable, settings, known)
+    sized: Any = memory.policy
+    memory.state, memory.rounds = sized.after(counts), int(counts.pulls.sum())
+    sized.check_state(memory.state, memory.rounds)
+    return memory.many(1).copy()
+
+
+def assign(unit: str, weights: Sequence[float] | np.ndarray, salt: str = "") -> int:
+    """The arm of a unit: the same each time, and each arm for its share of all units.
+
+    u is the first 53 bits of SHA-256 of "salt:unit" in UTF-8, divided by 2⁵³; the arm is the first whose
+    cumulated share exceeds u. If shares change, some units change arms: store what a unit had if it must
+    not change.
+
+    >>> assign("user-17", [0.5, 0.5]), assign("user-17", [0.5, 0.5], salt="buttons")
+    (0, 1)
+
+    Args:
+        unit: Who gets an arm, as the id of a user.
+        weights: The arms' shares [K].
+        salt: The name of the test, so that tests assign independently.
+    """
+    if not isinstance(unit, str) or not isinstance(salt, str):
+        raise InputError(f"unit and salt must be strings, not {shown(unit)} and {shown(salt)}")
+    shares = _numbers("weights", weights)
+    edges = shares.cumsum()
+    if not len(shares) or not edges[-1] > 0:
+        raise InputError(f"weights must be numbers of at least 0, with a sum above 0, not {shown(weights)}")
+    digest = hashlib.sha256(f"{salt}:{unit}".encode(errors="surrogatepass")).digest()
+    u = (int.from_bytes(digest[:8], "big") >> 11) / 2**53
+    place = int(edges.searchsorted(u * edges[-1], "right"))
+    return min(place, int(shares.nonzero()[0][-1]))
+
+
+def _numbers(what: str, given: Any) -> np.ndarray:
+    """Numbers of at least 0, as an array [K]."""
+    if isinstance(given, np.ndarray):
+        given = given.tolist()
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise InputError(f"{what} must be a list of numbers, not {shown(given)}")
+    return np.array([number(what, value, 0) for value in given])

@@ -1,0 +1,447 @@
+"""Folds a test's events, one after the other, into the sums from which a report is made.
+
+    ledger = Ledger(arms=3, wait=86_400)
+    for event in events:
+        ledger.observe(event)
+    print(ledger.report().sentence)
+
+Memory does not grow with the test, except for decisions that wait for their rewards.
+"""
+
+import copy
+import dataclasses
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from gradband.core.errors import MOST, InputError, number, number_of_arms, shown, whole
+from gradband.reporting.allocation import Allocation, pad
+from gradband.reporting.scores import (
+    ARM_SUMS,
+    VALUE_SUMS,
+    Played,
+    arm_sums,
+    lead_sums,
+    plug_in_means,
+    value_sums,
+)
+from gradband.reporting.series import Bins
+
+if TYPE_CHECKING:
+    from gradband.reporting.report import Report
+
+Event = dict[str, Any]
+AT_ONCE = 256  # decisions that are summed together
+ROUNDED = 1e-6  # logged probabilities have six digits
+MOST_PAIRS = 40_000  # of arms whose lead over each other is followed: 200 arms
+
+
+@dataclasses.dataclass(slots=True)
+class Pending:
+    """A decision or a batch that does not count yet."""
+
+    time: float | None
+    pulls: "int | list[int]"  # the arm, or how often each was pulled
+    propensity: "float | list[float]"
+    shares: list[float] | None  # probabilities of all arms
+    active: np.ndarray
+    known: np.ndarray  # pulls and sums of the arms when it was made [2, K]
+    reward: "float | list[float] | None" = None
+    over: bool = False  # no reward is awaited any more
+
+
+class Counted(NamedTuple):
+    """A decision or a batch that counts, with its rewards."""
+
+    made: Pending
+    known: np.ndarray
+    reward: Any  # of a batch, the sums
+    default: bool
+
+
+class Totals:
+    """Everything that is summed up."""
+
+    def __init__(self, arms: int) -> None:
+        self.counts = np.zeros((3, arms))  # pulls, sums of rewards, sums of their squares
+        self.scores = np.zeros((len(ARM_SUMS), arms))
+        self.leads = np.zeros((arms, arms))
+        self.value = np.zeros(len(VALUE_SUMS))
+        self.drawn, self.rewarded = Allocation.of(arms), Allocation.of(arms)
+        self.shares, self.rates = Bins(1, arms), Bins(2, arms)
+
+    @property
+    def pulls(self) -> np.ndarray:
+        return self.counts[0]
+
+    @property
+    def sums(self) -> np.ndarray:
+        return self.counts[1]
+
+    @property
+    def squares(self) -> np.ndarray:
+        return self.counts[2]
+
+    def widen(self, arms: int) -> None:
+        """Makes room for new arms."""
+        for name in ("counts", "scores"):
+            setattr(self, name, pad(getattr(self, name), arms))
+        if arms**2 <= MOST_PAIRS:
+            self.leads = pad(pad(self.leads, arms).T, arms).T
+        for part in (self.drawn, self.rewarded, self.shares, self.rates):
+            part.widen(arms)
+
+
+class Ledger:
+    """What a report needs to know of a test, folded from its events."""
+
+    def __init__(
+        self,
+        arms: int,
+        labels: Sequence[str] | None = None,
+        wait: float | None = None,
+        default: float = 0.0,
+    ) -> None:
+        """Starts with no events.
+
+        Args:
+            arms: The number of arms at first.
+            labels: Their names; by default their numbers.
+            wait: Seconds after which a decision counts, with the reward that it has by then or the default.
+                Without it a decision counts when its reward comes.
+            default: The reward of a decision that got none in time.
+        """
+        self.arms = number_of_arms(arms)
+        self.labels = (
+            [str(arm) for arm in range(arms)] if labels is None else [str(name) for name in labels]
+        )
+        if len(self.labels) != arms:
+            raise InputError(f"labels must name all {arms} arms, not {shown(labels)}")
+        self.wait = None if wait is None else number("wait", wait, 0)
+        self.default = number("default", default)
+        self.active = np.ones(arms, bool)
+        self.totals = Totals(arms)
+        self.now: float | None = None  # the time of the latest event
+        self.decisions = self.counted = self.late = self.defaults = self.unweighted = self.swaps = 0
+        self.unit = self.binary = True  # all rewards so far are in [0, 1], are 0 or 1
+        self.before = 0  # events before the first, which are not known any more
+        self.latest: list[float] | None = None  # probabilities of the latest decision
+        self._open: OrderedDict[str, Pending] = OrderedDict()  # in the order of decisions
+        self._known: np.ndarray | None = None
+        self._drawn: list[Pending] = []  # to be summed
+        self._counted: list[Counted] = []
+
+    @property
+    def open(self) -> int:
+        """The number of decisions that don't count yet."""
+        return len(self._open)
+
+    @property
+    def pairs(self) -> bool:
+        """Whether the evidence that an arm is better than another is known for all pairs."""
+        return self.arms**2 <= MOST_PAIRS and self.counted > self.unweighted
+
+    def observe(self, event: Event) -> None:
+        """Folds the next event of the test."""
+        if not isinstance(event, dict):
+            raise InputError(f"an event must be a dictionary, not {shown(event)}")
+        if event.get("t") is not None:
+            time = number("t of an event", event["t"])
+            self.now = time if self.now is None else max(self.now, time)
+            self._settle()
+        op = event.get("op")
+        if op == "select":
+            self._select(event)
+        elif op == "update":
+            self._update(event)
+        elif op == "expire":
+            self._expire(event)
+        elif op == "add":
+            self._add(event)
+        elif op == "retire":
+            self._retire(event)
+        elif op == "swap":
+            self.swaps += 1
+        else:
+            raise InputError(f"there is no op {shown(op)}")
+
+    def begin_with(self, state: Any) -> None:
+        """Begins in the middle of a test, with the arms that a player's state says.
+
+        Decisions that were open then never count: those of them that had a reward by then are not known any
+        more, so the others are no fair sample.
+        """
+        active = state.get("active") if isinstance(state, dict) else None
+        if not isinstance(active, list):
+            raise InputError("this snapshot does not say which arms are active")
+        places = [self._arm(arm) for arm in active]
+        self.active = np.isin(np.arange(self.arms), places)
+        if not places:
+            raise InputError("this snapshot has no active arm")
+        labels = state.get("labels")
+        if isinstance(labels, list) and len(labels) == self.arms:
+            self.labels = [str(label) for label in labels]
+
+    def report(
+        self, now: float | None = None, confidence: float = 0.95, tolerance: float = 0.0
+    ) -> "Report":
+        """The report on everything that counts by `now`, in seconds since 1970.
+
+        Args:
+            now: By default, or if it is earlier, the time of the last event.
+            confidence: Of all intervals and of the advice.
+            tolerance: A difference in reward per decision that does not matter to you.
+        """
+        from gradband.reporting.report import make_report
+
+        then = copy.copy(self)
+        then.totals = copy.deepcopy(self.totals)
+        then._open = self._open.copy()
+        then._drawn, then._counted = list(self._drawn), list(self._counted)
+        if now is not None:
+            then.now = max(number("now", now), then.now or now)
+        then._settle()
+        then._sum_drawn()
+        then._sum_counted()
+        return make_report(then, confidence, tolerance)
+
+    def _select(self, event: Event) -> None:
+        id, time = event.get("id"), event.get("t")
+        if not isinstance(id, str) or id in self._open:
+            raise InputError(f"a decision needs an id that is not in use, not {shown(id)}")
+        if "arms" in event:
+            given = _numbers("arms", event["arms"], self.arms, 0, MOST)
+            pulls: Any = [whole("pulls", int(n) if n == int(n) else n, 0) for n in given]
+            propensity: Any = _numbers("p", event.get("p"), self.arms, 0, 1 + 1e-9)
+            shares = propensity
+            if any(n and not p for n, p in zip(pulls, shares, strict=True)):
+                raise InputError("an arm without a chance cannot be pulled")
+        else:
+            pulls = self._arm(event.get("arm"))
+            propensity = number("p", event.get("p"), 0, 1 + 1e-9)
+            if propensity == 0:
+                raise InputError("an arm without a chance cannot be pulled")
+            shares = event.get("ps")
+            if shares is not None:
+                shares = _numbers("ps", shares, self.arms, 0, 1 + ROUNDED)
+                if pulls >= len(shares) or abs(shares[pulls] - propensity) > 2 * ROUNDED:
+                    raise InputError(f"ps must have the chosen arm's probability p, {propensity:g}")
+        if shares is not None and not 0.5 < sum(shares) < 1.5:
+            raise InputError(f"probabilities must sum to 1, not {sum(shares):g}")
+        if self._known is None:
+            self._known = self.totals.counts[:2].copy()
+        made = Pending(time, pulls, propensity, shares, self.active, self._known)
+        self._open[id] = made
+        self.latest = shares
+        self.decisions += 1 if isinstance(pulls, int) else int(sum(pulls))
+        self._drawn.append(made)
+        if len(self._drawn) == AT_ONCE:
+            self._sum_drawn()
+
+    def _update(self, event: Event) -> None:
+        id = event.get("id")
+        made = self._open.get(id) if isinstance(id, str) else None
+        if made is None or made.over:
+            if self.wait is None and not event.get("late") and not self.before:
+                raise InputError(f"no decision {shown(id)} waits for its reward")
+            self.late += not self.before or bool(event.get("late"))
+            return
+        if isinstance(made.pulls, int):
+            reward: Any = number("a reward", event.get("reward"))
+        else:
+            reward = _numbers("sums", event.get("sums"), len(made.pulls))
+            if any(not 0 <= ones <= pulls for ones, pulls in zip(reward, made.pulls, strict=True)):
+                raise InputError("a sum of rewards must be at most the number of pulls")
+        self._finish(str(id), made, reward)
+
+    def _expire(self, event: Event) -> None:
+        id = str(event.get("id"))
+        made = self._open.get(id)
+        if made is not None:
+            self._finish(id, made, None)
+
+    def _finish(self, id: str, made: Pending, reward: "float | list[float] | None") -> None:
+        """A reward has come, or none will."""
+        if self.wait is None or made.time is None:
+            del self._open[id]
+            self._count(made, made.known, reward)
+        else:
+            made.reward, made.over = reward, reward is None
+            self._settle()
+
+    def _settle(self) -> None:
+        """Counts decisions in their order, from the oldest to the first that may still get a reward."""
+        while self._open and self.wait is not None and self.now is not None:
+            timed = ((id, made) for id, made in self._open.items() if made.time is not None)
+            id, made = next(timed, ("", None))
+            if made is None or (self.now < (made.time or 0) + self.wait and not made.over):
+                return
+            del self._open[id]
+            # In the order of decisions, all earlier rewards may be used, whenever they came.
+            self._count(made, self.totals.counts[:2].copy(), made.reward)
+
+    def _count(self, made: Pending, known: np.ndarray, reward: Any) -> None:
+        """Lets a decision count, with the default if it has no reward."""
+        counts = self.totals.counts
+        if isinstance(made.pulls, int):
+            self.defaults += reward is None
+            value: Any = self.default if reward is None else reward
+            counts[0, made.pulls] += 1
+            counts[1, made.pulls] += value
+            counts[2, made.pulls] += value * value
+            self.counted += 1
+            self.unit = self.unit and 0 <= value <= 1
+            self.binary = self.binary and value in (0, 1)
+        else:
+            pulls = np.array(made.pulls, float)
+            self.defaults += int(pulls.sum()) if reward is None else 0
+            value = (self.default * pulls).tolist() if reward is None else reward
+            squares = _squares(pulls, np.array(value), reward is None, self.default)
+            counts[:, : len(pulls)] += [pulls, value, squares]
+            self.counted += int(pulls.sum())
+            if reward is None:
+                self.unit = self.unit and 0 <= self.default <= 1
+                self.binary = self.binary and self.default in (0, 1)
+        self._known = None
+        self._counted.append(Counted(made, known, value, reward is None))
+        if len(self._counted) == AT_ONCE:
+            self._sum_counted()
+
+    def _add(self, event: Event) -> None:
+        arm = whole("arm", event.get("arm"), 0)
+        if arm != self.arms:
+            raise InputError(f"the next arm has the number {self.arms}, not {arm}")
+        self._sum_drawn()
+        self._sum_counted()
+        self.arms = number_of_arms(arm + 1)
+        self.labels = [*self.labels, str(event.get("label") or arm)]
+        self.active = np.append(self.active, True)
+        self.totals.widen(self.arms)
+        self._known = None
+
+    def _retire(self, event: Event) -> None:
+        arm = self._arm(event.get("arm"))
+        if self.active.sum() == 1:
+            raise InputError(f"arm {arm} is the last one, and cannot be retired")
+        self.active = self.active.copy()
+        self.active[arm] = False
+
+    def _arm(self, given: Any) -> int:
+        """The number of an active arm."""
+        arm = whole("arm", given, 0)
+        if arm >= self.arms or not self.active[arm]:
+            raise InputError(f"there is no arm {arm}")
+        return arm
+
+    def _sum_drawn(self) -> None:
+        """Adds the latest decisions to the check of allocation and to the shares over time."""
+        if self._drawn:
+            shares, pulls = self._shares(self._drawn), self._pulls(self._drawn)
+            known = np.array([made.shares is not None for made in self._drawn])
+            if known.any():
+                self.totals.drawn.add(shares[known], pulls[known])
+            count = pulls.sum(1, keepdims=True)
+            shown_shares = np.where(known[:, None], count * shares, pulls)
+            self.totals.shares.add(_times(self._drawn), shown_shares[:, None])
+            self._drawn = []
+
+    def _sum_counted(self) -> None:
+        """Adds the latest decisions that count to all other sums."""
+        counted, totals = self._counted, self.totals
+        if not counted:
+            return
+        self._counted = []
+        made = [entry.made for entry in counted]
+        pulls, shares = self._pulls(made), self._shares(made)
+        sums, squares = self._rewards(counted, pulls)
+        totals.rates.add(_times(made), np.stack([pulls, sums], axis=1))
+        known = np.array([entry.shares is not None for entry in made])
+        self.unweighted += int(pulls[~known].sum())
+        active = self._padded([entry.active for entry in made]).astype(bool)
+        means = plug_in_means(*(self._padded([entry.known[i] for entry in counted]) for i in range(2)))
+        exact = np.where(pulls > 0, self._propensities(made), np.where(shares > 0, shares, 1))
+        # Without the other arms' probabilities: they had a chance unless this arm was certain.
+        guess = np.where(known[:, None], shares, active * (exact.min(1, keepdims=True) < 1))
+        guess = np.where(pulls > 0, np.where(known[:, None], shares, exact), guess)
+        guess = np.where(guess < ROUNDED / 2, 0, guess)  # a logged probability that was rounded to 0
+        played = Played(guess, exact, means, pulls, sums, squares)
+        totals.value = totals.value + value_sums(played, active).sum(1)
+        if known.any():
+            played = Played(*(getattr(played, field.name)[known] for field in dataclasses.fields(Played)))
+            totals.scores = totals.scores + arm_sums(played).sum(1)
+            if self.unit and self.arms**2 <= MOST_PAIRS:
+                totals.leads = totals.leads + _leads(played)
+            totals.rewarded.add(played.shares, played.pulls)
+
+    def _shares(self, made: list[Pending]) -> np.ndarray:
+        return self._padded([entry.shares or [0.0] for entry in made])
+
+    def _pulls(self, made: list[Pending]) -> np.ndarray:
+        found = np.zeros((len(made), self.arms))
+        for row, entry in zip(found, made, strict=True):
+            if isinstance(entry.pulls, int):
+                row[entry.pulls] = 1
+            else:
+                row[: len(entry.pulls)] = entry.pulls
+        return found
+
+    def _propensities(self, made: list[Pending]) -> np.ndarray:
+        """The exact probability of each arm that was pulled, and 1 for others."""
+        found = np.ones((len(made), self.arms))
+        for row, entry in zip(found, made, strict=True):
+            if isinstance(entry.pulls, int):
+                row[entry.pulls] = entry.propensity
+            else:
+                row[: len(entry.pulls)] = entry.propensity
+        return np.where(found > 0, found, 1)
+
+    def _rewards(self, counted: list[Counted], pulls: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Sums and squares of the rewards of each arm."""
+        sums, squares = np.zeros((2, len(counted), self.arms))
+        for place, (made, _, reward, default) in enumerate(counted):
+            if isinstance(made.pulls, int):
+                sums[place, made.pulls] = reward
+                squares[place, made.pulls] = reward * reward
+            else:
+                values = np.array(reward)
+                sums[place, : len(values)] = values
+                here = pulls[place, : len(values)]
+                squares[place, : len(values)] = _squares(here, values, default, self.default)
+        return sums, squares
+
+    def _padded(self, rows: "list[list[float]] | list[np.ndarray]") -> np.ndarray:
+        """Rows [n, K], with zeros for arms that were added later."""
+        if all(len(row) == self.arms for row in rows):
+            return np.array(rows, float)
+        return np.array([pad(np.asarray(row, float), self.arms) for row in rows])
+
+
+def _leads(played: Played) -> np.ndarray:
+    """The sum of `lead_sums`, some decisions at a time."""
+    rows, arms = played.shares.shape
+    step = max(1, (1 << 20) // arms**2)
+    total = np.zeros((arms, arms))
+    for start in range(0, rows, step):
+        part = (getattr(played, field.name)[start : start + step] for field in dataclasses.fields(Played))
+        total += lead_sums(Played(*part)).sum(0)
+    return total
+
+
+def _squares(pulls: np.ndarray, sums: np.ndarray, defaults: bool, default: float) -> np.ndarray:
+    """Sums of the squared rewards of a batch, which are 0 or 1, or all the default."""
+    return default**2 * pulls if defaults else sums
+
+
+def _times(made: list[Pending]) -> np.ndarray:
+    return np.array([np.nan if entry.time is None else entry.time for entry in made], float)
+
+
+def _numbers(what: str, given: Any, most: int, low: float = -np.inf, high: float = np.inf) -> list[float]:
+    """A list of finite numbers, one for each arm that there was, or an error that names it."""
+    if not isinstance(given, list | tuple) or not 0 < len(given) <= most:
+        raise InputError(f"{what} must have a number for each of the {most} arms, not {shown(given)}")
+    if all(type(entry) is float and low <= entry <= high for entry in given):  # nearly always, and fast
+        return list(given)
+    return [number(what, entry, low, high) for entry in given]
