@@ -59,6 +59,19 @@ def pytest_runtest_setup(item):
     os.environ["XLA_FLAGS"] = FLAGS + " --xla_cpu_use_fusion_emitters=false" * brief
 
 
+LONGEST = (
+    "test_docs.py::test_blocks_run",
+    "test_reproduce.py::test_all_panels",
+    "test_install.py",
+    "test_site.py",
+)
+
+
+def pytest_collection_modifyitems(items):
+    """What takes longest begins first, so that no worker is left with it in the end."""
+    items.sort(key=lambda item: not any(name in item.nodeid for name in LONGEST))
+
+
 def pytest_collection_finish():
     """What was imported stays, and tracing makes objects by the million: collecting them took a tenth."""
     gc.collect()
