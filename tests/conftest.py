@@ -73,7 +73,8 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_collection_finish():
-    """What was imported stays, and tracing makes objects by the million: collecting them took a tenth."""
+    """What was imported stays, and tracing makes objects by the million: collecting them took a
+    tenth of the time of tests that write kernels."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)
