@@ -5,6 +5,7 @@ and for the next time: most of the time goes into compiling. Tests marked `brief
 it compiled in half the time, to slower code.
 """
 
+import gc
 import os
 import signal
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from jax._src import compiler
 
 from gradband.cli import terminal
 from gradband.core import jax_setup
@@ -23,17 +25,59 @@ collect_ignore = ["fuzz.py"]  # which changes what it imports
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs would ignore it
 COMPILED = {
     "jax_compilation_cache_dir": str(Path(__file__).parents[1] / ".pytest_cache" / "jax"),
-    "jax_persistent_cache_min_compile_time_secs": 0.1,
+    "jax_persistent_cache_min_compile_time_secs": 0,  # operations outside of jit are programs too
 }
 for setting, value in COMPILED.items():
     jax.config.update(setting, value)
     os.environ[setting.upper()] = str(value)
 
 
+FLAGS = os.environ["XLA_FLAGS"]
+compile_options = compiler.get_compile_options
+compile_options(1, 1)  # XLA reads its flags once: those of brief tests are for the commands that they run
+
+
+def with_brief_options(*args, **kwargs):
+    """The options of JAX; for brief tests also the older emitters, which write code in less time."""
+    options = compile_options(*args, **kwargs)
+    if os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] == "true":
+        options.env_option_overrides = [
+            *options.env_option_overrides,
+            ("xla_cpu_use_fusion_emitters", False),
+        ]
+    return options
+
+
+compiler.get_compile_options = with_brief_options
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "false")
+
+
 def pytest_runtest_setup(item):
     brief = item.get_closest_marker("brief") is not None
     jax.config.update("jax_disable_most_optimizations", brief)
     os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = str(brief).lower()
+    os.environ["XLA_FLAGS"] = FLAGS + " --xla_cpu_use_fusion_emitters=false" * brief
+
+
+LONGEST = (
+    "test_docs.py::test_blocks_run",
+    "test_reproduce.py::test_all_panels",
+    "test_install.py",
+    "test_site.py",
+)
+
+
+def pytest_collection_modifyitems(items):
+    """What takes longest begins first, so that no worker is left with it in the end."""
+    items.sort(key=lambda item: not any(name in item.nodeid for name in LONGEST))
+
+
+def pytest_collection_finish():
+    """What was imported stays, and tracing makes objects by the million: collecting them took a
+    tenth of the time of tests that write kernels."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 100)
 
 
 Z = 5.0
@@ -49,7 +93,9 @@ def assert_z(measured, se, truth, truth_se=0.0):
 @pytest.fixture(autouse=True, scope="session")
 def cache(tmp_path_factory):
     """A cache folder of the tests' own, so that nothing is read that an earlier version wrote."""
-    folder = tmp_path_factory.mktemp("cache")
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "cache"  # one for all workers
+    folder.mkdir(exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(folder))
         yield folder

@@ -13,6 +13,8 @@ from gradband import problems
 from gradband.policies import POLICIES
 from gradband.problems import priors
 
+pytestmark = pytest.mark.brief
+
 TWO = priors.Beta(2, [1.0, 2.0], [1.5, 1.0])
 FINITE = priors.Finite([[0.6, 0.4], [0.3, 0.5], [0.1, 0.8]], [0.5, 0.3, 0.2])
 
@@ -44,7 +46,6 @@ def brute_force(prior, horizon, afterwards):
 
 @pytest.mark.parametrize("prior", [TWO, FINITE, priors.Beta(3)], ids=["beta", "finite", "three arms"])
 @pytest.mark.parametrize("afterwards", [1, 40, 100_000])
-@pytest.mark.brief
 def test_the_optimum_is_that_of_brute_force(prior, afterwards):
     horizon = 7
     problem = gb.Problem(prior, horizon, afterwards=afterwards)
@@ -54,7 +55,6 @@ def test_the_optimum_is_that_of_brute_force(prior, afterwards):
     assert found.error == 0
 
 
-@pytest.mark.brief
 def test_the_optimal_policy_earns_what_the_optimum_says():
     for prior in (TWO, FINITE, priors.Beta(3)):
         best = gb.exact.optimum(gb.Problem(prior, 7, afterwards=30))
@@ -65,7 +65,6 @@ def test_the_optimal_policy_earns_what_the_optimum_says():
         assert_z(row.regret.mean, row.regret.se, best.regret)
 
 
-@pytest.mark.brief
 def test_what_comes_afterwards_asks_for_more_exploration():
     """With many visitors to come, finding the best arm is worth more than what it costs."""
     alone, then = (gb.exact.optimum(gb.Problem(TWO, 20, afterwards=a)) for a in (0, 10_000))
@@ -84,7 +83,6 @@ BASELINES = {
 @pytest.mark.parametrize(
     "name", ["softelim", *(pytest.param(n, marks=pytest.mark.slow) for n in list(BASELINES)[1:])]
 )
-@pytest.mark.brief
 def test_gradients_are_those_of_enumeration(name):
     policy = POLICIES[name]()
     problem = gb.Problem(priors.Finite([[0.6, 0.4], [0.3, 0.5]]), 5, afterwards=8)
@@ -98,7 +96,6 @@ def test_gradients_are_those_of_enumeration(name):
         assert_z(found.mean, found.se, wanted)
 
 
-@pytest.mark.brief
 def test_exact_rewards_agree_with_each_other():
     problem = gb.Problem(TWO, 6, afterwards=25)
     for policy in (gb.policies.SoftElim(theta=0.4), gb.policies.KLSoftElim(a=2.0)):
@@ -109,7 +106,6 @@ def test_exact_rewards_agree_with_each_other():
             np.testing.assert_allclose(one.gradient[key], other.gradient[key], atol=1e-8)
 
 
-@pytest.mark.brief
 def test_thompson_sampling_by_counts_and_by_play():
     problem = gb.Problem(TWO, 10, afterwards=50)
     truth = gb.exact.by_counts("ts", problem)
@@ -117,7 +113,6 @@ def test_thompson_sampling_by_counts_and_by_play():
     assert_z(row.reward.mean, row.reward.se, truth.reward)
 
 
-@pytest.mark.brief
 def test_batches_have_it_too():
     """One batch of an equal split, and then the winner: by going through all results."""
     means, batch, afterwards = (0.6, 0.4), 6, 10
@@ -146,7 +141,6 @@ def test_learning_explores_more_for_what_comes_afterwards():
     assert thetas[1] > 1.5 * thetas[0]
 
 
-@pytest.mark.brief
 def test_it_is_part_of_a_problem(tmp_path):
     file = tmp_path / "mine.toml"
     file.write_text('horizon = 20\nafterwards = 500\n[prior]\nkind = "beta"\narms = 2\n')
@@ -160,7 +154,6 @@ def test_it_is_part_of_a_problem(tmp_path):
         gb.Problem(table, 20, afterwards=10)
 
 
-@pytest.mark.brief
 def test_an_arm_that_was_never_pulled_is_not_recommended():
     policy = gb.policies.SoftElim().bind(3, 20)
     counts = gb.policies.Counts(jax.numpy.array([5.0, 0.0, 2.0]), jax.numpy.array([-3.0, 0.0, -1.0]))

@@ -11,12 +11,18 @@ from gradband.engine.rollout import FEW_ARMS, _choose
 COUNT = 400_000
 
 
+@jax.jit
+def choose(words, log_probs):
+    """An arm for each word, a cache's share of them at a time."""
+    return jax.lax.map(lambda word: _choose(word, log_probs), words, batch_size=2**14)
+
+
 def drawn(p):
     """How often each arm is drawn, for bits that are evenly spread, and the sum that comes with them."""
     with np.errstate(divide="ignore"):
         log_probs = jnp.log(jnp.asarray(p, jnp.float32))
     bits = jax.random.bits(jax.random.key(0), (COUNT,), jnp.uint32)
-    arms, totals = jax.vmap(lambda word: _choose(word, log_probs))(bits)
+    arms, totals = choose(bits, log_probs)
     return np.bincount(np.asarray(arms), minlength=len(p)), np.asarray(totals)
 
 
@@ -51,7 +57,7 @@ def test_the_first_of_a_group_has_no_more_than_its_share():
     p /= p.sum()
     log_probs = jnp.log(jnp.asarray(p, jnp.float32))
     words = jnp.arange(2**23, dtype=jnp.uint32) << 9
-    arms, _ = jax.lax.map(lambda word: _choose(word, log_probs), words, batch_size=2**16)
+    arms, _ = choose(words, log_probs)
     counts = np.bincount(np.asarray(arms), minlength=64)
     assert counts.shape == (64,)
     assert not counts[::8].any()

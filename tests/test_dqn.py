@@ -20,6 +20,8 @@ from gradband.policies import DQN, Counts, SoftElim
 from gradband.policies.dqn import features
 from gradband.problems import Problem, priors
 
+pytestmark = pytest.mark.brief
+
 SMALL = problems.named("two-point", horizon=20)
 QUICK = {"iterations": 3, "instances": 64}
 TINY = DQN(hidden=8)

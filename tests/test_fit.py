@@ -249,7 +249,7 @@ def test_priors_have_the_moments_of_their_definitions(prior, mean, between, with
     import jax
 
     keys = jax.random.split(jax.random.key(0), 60_000)
-    means = np.asarray(jax.vmap(prior.sample)(keys), np.float64)
+    means = np.asarray(jax.jit(jax.vmap(prior.sample))(keys), np.float64)
     assert means.shape == (60_000, 3)
     assert ((means >= 0) & (means <= 1)).all()
     found = Mean.of(means.mean(1))

@@ -235,13 +235,13 @@ def test_thompson_sampling_with_a_level():
     known = gb.policies.HierarchicalTS(a=1e6, b=1e6, strength=2.0).bind(2, 60)
     counts = Counts(jnp.array([10.0, 30.0]), jnp.array([4.0, 20.0]))
     keys = jax.random.split(jax.random.key(0), 20_000)
-    means = np.asarray(jax.vmap(lambda key: known.sampled(key, counts, 1)[0])(keys), float)
+    means = np.asarray(jax.jit(jax.vmap(lambda key: known.sampled(key, counts, 1)[0]))(keys), float)
     for arm, (a, b) in enumerate([(5, 7), (21, 11)]):
         assert_z(means[:, arm].mean(), means[:, arm].std() / 141, a / (a + b), 1e-5)
     assert abs(np.corrcoef(means.T)[0, 1]) < 0.04
     # One that is not known is learned from the arms together: the posterior, by quadrature.
     unknown = gb.policies.HierarchicalTS(a=2.0, b=8.0, strength=8.0).bind(2, 60)
-    means = np.asarray(jax.vmap(lambda key: unknown.sampled(key, counts, 1)[0])(keys), float)
+    means = np.asarray(jax.jit(jax.vmap(lambda key: unknown.sampled(key, counts, 1)[0]))(keys), float)
     level = (np.arange(2000) + 0.5) / 2000
     weights = beta.pdf(level, 2, 8)
     for pulls, ones in ((10, 4), (30, 20)):
@@ -258,7 +258,7 @@ def test_thompson_sampling_with_a_level_after_many_pulls():
     pulls, ones = np.array([9000.0, 6000.0]), np.array([140.0, 80.0])
     keys = jax.random.split(jax.random.key(0), 20_000)
     counts = Counts(jnp.asarray(pulls, jnp.float32), jnp.asarray(ones, jnp.float32))
-    means = np.asarray(jax.vmap(lambda key: policy.sampled(key, counts, 1)[0])(keys), float)
+    means = np.asarray(jax.jit(jax.vmap(lambda key: policy.sampled(key, counts, 1)[0]))(keys), float)
     level = np.linspace(1e-4, 0.06, 3000)
     log_weights = beta.logpdf(level, 2.36, 143.0)
     log_weights += betabinom.logpmf(ones, pulls, 1381 * level[:, None], 1381 * (1 - level[:, None])).sum(1)
@@ -279,7 +279,7 @@ def test_thompson_sampling_with_a_level_and_an_uneven_spread():
     pulls, ones = np.array([40.0, 25.0]), np.array([20.0, 5.0])
     counts = Counts(jnp.asarray(pulls, jnp.float32), jnp.asarray(ones, jnp.float32))
     keys = jax.random.split(jax.random.key(0), 20_000)
-    means = np.asarray(jax.vmap(lambda key: policy.sampled(key, counts, 1)[0])(keys), float)
+    means = np.asarray(jax.jit(jax.vmap(lambda key: policy.sampled(key, counts, 1)[0]))(keys), float)
     rng = np.random.default_rng(0)
     level = rng.beta(2.0, 8.0, (400_000, 1))
     kappa = 30 * (level * 5) ** -0.5 * np.exp(rng.normal(size=level.shape))
@@ -311,7 +311,9 @@ def test_a_split_commits_to_who_won_it():
 def test_scaled_rates_are_scaled():
     base = priors.Beta(2, 2.0, 3.0)
     keys = jax.random.split(jax.random.key(0), 1000)
-    one, other = (np.asarray(jax.vmap(prior.sample)(keys)) for prior in (base, priors.Scaled(base, 1.5)))
+    one, other = (
+        np.asarray(jax.jit(jax.vmap(prior.sample))(keys)) for prior in (base, priors.Scaled(base, 1.5))
+    )
     assert other == pytest.approx(np.minimum(1.5 * one, 1.0))
     with pytest.raises(InputError, match="can be scaled"):
         priors.Scaled(priors.Gaussian(2), 0.5)

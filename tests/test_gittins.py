@@ -15,6 +15,8 @@ from gradband.policies import gittins as policy_file
 from gradband.solvers.gittins import SCALE, finite_horizon
 from gradband.solvers.layout import place, size
 
+pytestmark = pytest.mark.brief
+
 
 def worth_pulling(a, b, pulls, ones, left, known):
     """Reward of m rounds that open with the unknown arm and may retire to the known one, minus m λ."""
@@ -203,7 +205,7 @@ def test_ties_are_broken_at_random():
     params = policy.init(None)
     state = Counts(jnp.array([2.0, 3.0, 2.0, 2.0]), jnp.array([2.0, 1.0, 2.0, 2.0]))
     keys = jax.random.split(jax.random.key(0), 20_000)
-    arms = np.asarray(jax.vmap(lambda key: policy.act(key, params, state))(keys))
+    arms = np.asarray(jax.jit(jax.vmap(lambda key: policy.act(key, params, state)))(keys))
     frequency = np.bincount(arms, minlength=4) / len(arms)
     assert frequency[1] == 0
     assert_z(frequency[[0, 2, 3]], np.sqrt(2 / 9 / len(arms)), 1 / 3)

@@ -27,6 +27,8 @@ from gradband.policies import (
 )
 from gradband.problems import Problem, priors, rewards
 
+pytestmark = pytest.mark.brief
+
 SMALL = problems.named("two-point", horizon=5)
 MANY = 60_000
 ESTIMATORS = {
@@ -129,7 +131,6 @@ def test_a_critic_has_no_bias(policy, how):
     assert_z(found.mean[0], found.se[0], float(exact.gradient["theta"]))
 
 
-@pytest.mark.brief
 @pytest.mark.parametrize("baseline", ["critic", "luck"])
 def test_a_latent_keeps_its_score_under_a_critic(baseline):
     """Of explore-then-commit it is the whole score: without it the gradient would be 0."""
@@ -295,7 +296,6 @@ class Coin(Counting):
         return jax.nn.log_softmax(params["w"])
 
 
-@pytest.mark.brief
 @pytest.mark.parametrize("batch", [1, 4])
 def test_the_baseline_optimal_is_what_the_best_arm_pays_on_the_same_noise(batch):
     """Whoever pulls only the best arm has exactly that, and no gradient; whoever does not mostly has."""

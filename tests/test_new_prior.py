@@ -55,6 +55,6 @@ def test_it_is_played_and_learned_on(spike):
     learned = gb.learn("softelim", problem, iterations=2, instances=256, recipe="algorithm-1")
     assert gb.evaluate(learned, problem, instances=2000).rows[0].regret.mean < regret.mean
     keys = jax.random.split(jax.random.key(0), 4000)
-    best = np.asarray(jax.vmap(spike(4).sample)(keys)).argmax(1)
+    best = np.asarray(jax.jit(jax.vmap(spike(4).sample))(keys)).argmax(1)
     counts = np.bincount(best, minlength=4)
     assert_z(counts / 4000, np.sqrt(0.25 * 0.75 / 4000), 0.25)

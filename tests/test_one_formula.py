@@ -156,7 +156,7 @@ def test_samplers_pull_arms_as_often_as_their_probabilities_say(files, name):
         player.update(arm, float(rng.random() < (0.1, 0.3, 0.5, 0.35)[arm]))
     memory = player.state()["memory"]
     counts = gb.policies.Counts(*(jax.numpy.asarray(memory[key]) for key in ("pulls", "sums")))
-    keys = jax.vmap(lambda i: jax.random.fold_in(prng.root(0), i))(jax.numpy.arange(40_000))
+    keys = jax.jit(jax.vmap(lambda i: jax.random.fold_in(prng.root(0), i)))(jax.numpy.arange(40_000))
     arms = jax.jit(jax.vmap(lambda key: given.policy.act(key, given.params, counts)))(keys)
     shares = np.bincount(np.asarray(arms), minlength=ARMS) / 40_000
     p = player.probabilities()

@@ -68,8 +68,11 @@ def test_settings_make_the_policy_again(name):
 def test_probabilities_sum_to_one(name, history):
     policy = bound(name)
     params = policy.init(jax.random.key(0))
-    for rounds in range(len(history)):
-        log_probs = policy.log_probs(policy.folded(params), after(policy, params, history[:rounds]))
+    folded, update = policy.folded(params), jax.jit(policy.update)
+    state = policy.begin(folded, jnp.int32(0))
+    for arm, reward in history:
+        log_probs = policy.log_probs(folded, state)
+        state = update(folded, state, jnp.int32(arm), jnp.asarray(reward, float))
         assert log_probs.shape == (K,)
         assert np.exp(log_probs).sum() == pytest.approx(1, abs=1e-6)
     latent = policy.latent_log_probs(params)
@@ -123,8 +126,9 @@ def test_policies_without_a_density_act(name, history):
     policy = bound(name)
     params = policy.init(jax.random.key(0))
     state = after(policy, params, history)
-    arms = {int(policy.act(jax.random.key(i), params, state)) for i in range(50)}
-    assert arms <= set(range(K))
+    keys = jax.random.split(jax.random.key(0), 50)
+    arms = jax.jit(jax.vmap(lambda key: policy.act(key, params, state)))(keys)
+    assert set(arms.tolist()) <= set(range(K))
 
 
 @pytest.fixture

@@ -15,6 +15,8 @@ from gradband.core.errors import InputError
 from gradband.engine import rollout
 from gradband.problems import Problem, priors, rewards
 
+pytestmark = pytest.mark.brief
+
 MANY = 40_000
 
 
@@ -24,7 +26,7 @@ def keys(seed, count=MANY):
 
 def drawn(prior, seed=0, count=MANY):
     """Means [count, K] of sampled instances."""
-    return np.asarray(jax.vmap(prior.sample)(keys(seed, count)), np.float64)
+    return np.asarray(jax.jit(jax.vmap(prior.sample))(keys(seed, count)), np.float64)
 
 
 def assert_moments(sample, mean, variance):
@@ -148,7 +150,7 @@ def test_reward_has_its_mean_and_variance(law, variance, mean):
 @pytest.mark.parametrize("law", [rewards.Bernoulli(), rewards.Beta()], ids=str)
 def test_rewards_of_a_certain_arm_are_certain(law):
     for mean in (0.0, 1.0):
-        assert (jax.vmap(law.draw, (0, None))(keys(7, 1000), jnp.float32(mean)) == mean).all()
+        assert (jax.jit(jax.vmap(law.draw, (0, None)))(keys(7, 1000), jnp.float32(mean)) == mean).all()
 
 
 def rewards_of_all_arms(problem, seed=8):

@@ -260,8 +260,8 @@ def test_a_unit_that_fails_is_named_and_the_others_are_done(tmp_path):
 
 
 def test_a_worker_that_dies_is_told(tmp_path, monkeypatch):
-    long = {"name": "bernoulli-10", "horizon": 5000}
-    unit = {"do": "learn", "problem": long, "policy": "kl-softelim", "seed": 0, "final": 100}
+    long = {"iterations": 1_000_000, "batch": 64, "seed": 0, "final": 100}  # of which the first is noted
+    unit = {"do": "learn", "problem": {"name": "two-point", "horizon": 10}, "policy": "softelim", **long}
 
     def kill(*_):
         for process in multiprocessing.active_children():

@@ -10,6 +10,8 @@ from gradband.core.arrays import one_hot, pick
 from gradband.core.vmap_last import batch_last
 from gradband.policies import POLICIES
 
+pytestmark = pytest.mark.brief
+
 K, R, B = 4, 2, 7
 
 
@@ -23,8 +25,8 @@ def agree(function):
     values = jax.random.uniform(jax.random.key(6), (K, R, B), minval=0.1, maxval=5)
     shared = jax.random.uniform(jax.random.key(7), (K, 1, B))
     theta = jnp.float32(0.7)
-    ours = batch_last(function, (R, B), (False, True, True, True))(theta, values, keys, shared)
-    theirs = by_vmap(function, theta, values, keys, shared[:, 0])
+    ours = jax.jit(batch_last(function, (R, B), (False, True, True, True)))(theta, values, keys, shared)
+    theirs = jax.jit(by_vmap, static_argnums=0)(function, theta, values, keys, shared[:, 0])
     assert jax.tree.structure(ours) == jax.tree.structure(theirs)
     for mine, other in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
         assert mine.shape == other.shape

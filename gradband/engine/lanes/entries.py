@@ -20,9 +20,14 @@ Rule = Callable[..., Entry]
 
 def kind_of(aval: Any) -> str:
     """The kind of an array's numbers."""
-    if str(aval.dtype) not in KINDS:
-        raise UnsupportedError(f"numbers of type {aval.dtype}")
-    return KINDS[str(aval.dtype)]
+    return _kind_of_type(aval.dtype)
+
+
+@cache
+def _kind_of_type(dtype: Any) -> str:
+    if str(dtype) not in KINDS:
+        raise UnsupportedError(f"numbers of type {dtype}")
+    return KINDS[str(dtype)]
 
 
 def _binary(name: str) -> Rule:
@@ -42,18 +47,27 @@ def _formula(function: Callable[..., Any], count: int = 1) -> Rule:
 
     @cache
     def traced() -> Any:
-        return jax.make_jaxpr(function)(*[np.float32(0)] * count).jaxpr
+        """The formula's variables, its constants, and its operations: rule, parameters, in and out."""
+        jaxpr = jax.make_jaxpr(function)(*[np.float32(0)] * count).jaxpr
+        fixed: dict[int, Scalar] = {}
+
+        def name(atom: Any) -> int:
+            if isinstance(atom, core.Literal):
+                fixed[id(atom)] = constant(kind_of(atom.aval), atom.val)
+            return id(atom)
+
+        steps = [
+            (ELEMENTWISE[q.primitive.name], q.params, [name(atom) for atom in q.invars], id(q.outvars[0]))
+            for q in jaxpr.eqns
+        ]
+        return jaxpr, fixed, steps  # names are valid as long as the jaxpr is kept
 
     def rule(e: Writer, given: Any, *entries: Scalar) -> Scalar:
-        known = dict(zip(traced().invars, entries, strict=True))
-
-        def read(atom: Any) -> Scalar:
-            return constant(kind_of(atom.aval), atom.val) if isinstance(atom, core.Literal) else known[atom]
-
-        for equation in traced().eqns:
-            apply = ELEMENTWISE[equation.primitive.name]
-            known[equation.outvars[0]] = apply(e, equation.params, *map(read, equation.invars))
-        return read(traced().outvars[0])
+        jaxpr, fixed, steps = traced()
+        known = fixed | {id(variable): x for variable, x in zip(jaxpr.invars, entries, strict=True)}
+        for apply, params, inputs, output in steps:
+            known[output] = apply(e, params, *[known[name] for name in inputs])
+        return known[id(jaxpr.outvars[0])]
 
     return rule
 

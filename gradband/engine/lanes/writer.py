@@ -43,6 +43,13 @@ def constant(kind: str, value: Any) -> Scalar:
         return Scalar(kind, False, value=np.asarray(value).astype(DTYPES[kind])[()])
 
 
+def _literal(x: Scalar) -> str:
+    """A constant as LLVM writes it."""
+    if x.kind == "f":
+        return "0x" + struct.pack(">d", float(x.value)).hex().upper()
+    return str(x.value).lower() if x.kind == "b" else str(int(np.asarray(x.value).astype(np.int32)))
+
+
 def f(value: float) -> Scalar:
     return constant("f", value)
 
@@ -92,11 +99,9 @@ class Writer:
         """A number as an operand."""
         if x.value is None:
             return (self.widen(x) if wide else x).text
-        if x.kind == "f":
-            word = "0x" + struct.pack(">d", float(x.value)).hex().upper()
-        else:
-            word = str(x.value).lower() if x.kind == "b" else str(int(np.asarray(x.value).astype(np.int32)))
-        return f"splat ({TYPES[x.kind]} {word})" if wide else word
+        if not x.text:
+            x.text = _literal(x)
+        return f"splat ({TYPES[x.kind]} {x.text})" if wide else x.text
 
     def widen(self, x: Scalar) -> Scalar:
         """A number as a vector."""
