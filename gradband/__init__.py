@@ -14,7 +14,8 @@ Names are imported when they are first used, so that `import gradband` is fast.
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from gradband._version import __version__
+__version__ = "0.1.0"
+"""The version of gradband."""
 
 if TYPE_CHECKING:
     from gradband import exact, policies, problems

@@ -13,7 +13,6 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from jax._src import compiler
 
 from gradband.cli import terminal
 from gradband.core import jax_setup
@@ -32,31 +31,10 @@ for setting, value in COMPILED.items():
     os.environ[setting.upper()] = str(value)
 
 
-FLAGS = os.environ["XLA_FLAGS"]
-compile_options = compiler.get_compile_options
-compile_options(1, 1)  # XLA reads its flags once: those of brief tests are for the commands that they run
-
-
-def with_brief_options(*args, **kwargs):
-    """The options of JAX; for brief tests also the older emitters, which write code in less time."""
-    options = compile_options(*args, **kwargs)
-    if os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] == "true":
-        options.env_option_overrides = [
-            *options.env_option_overrides,
-            ("xla_cpu_use_fusion_emitters", False),
-        ]
-    return options
-
-
-compiler.get_compile_options = with_brief_options
-os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "false")
-
-
 def pytest_runtest_setup(item):
     brief = item.get_closest_marker("brief") is not None
     jax.config.update("jax_disable_most_optimizations", brief)
     os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = str(brief).lower()
-    os.environ["XLA_FLAGS"] = FLAGS + " --xla_cpu_use_fusion_emitters=false" * brief
 
 
 LONGEST = (

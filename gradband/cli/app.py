@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from typer import Option
 
-from gradband._version import __version__
+from gradband import __version__
 from gradband.cli import play, report, serve, weights
 from gradband.cli.bench import bench
 from gradband.cli.compare import compare

@@ -5,7 +5,7 @@ import os
 import sys
 import warnings
 
-from gradband._version import __version__
+from gradband import __version__
 from gradband.core.errors import InputError, OthersEndedError, StoppedError
 from gradband.core.extras import extra_of, needs
 

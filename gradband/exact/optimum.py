@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradband._version import __version__
+from gradband import __version__
 from gradband.core import resources
 from gradband.core.errors import InputError
 from gradband.exact.quadrature import best_mean, check_prior

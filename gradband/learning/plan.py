@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import optax
 
-from gradband._version import __version__
+from gradband import __version__
 from gradband.core import files, prng
 from gradband.core.errors import InputError, unknown, whole
 from gradband.core.pytrees import flattened

@@ -6,7 +6,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from gradband._version import __version__
+from gradband import __version__
 from gradband.core import files
 from gradband.paper.unit import Unit
 

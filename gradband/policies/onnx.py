@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from gradband._version import __version__
+from gradband import __version__
 from gradband.core import jax_setup as jax_setup
 from gradband.core.arrays import leaf_names
 from gradband.core.errors import InputError

@@ -9,7 +9,7 @@ from fastapi.routing import APIRoute
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.exceptions import HTTPException
 
-from gradband._version import __version__
+from gradband import __version__
 from gradband.core.errors import InputError
 from gradband.core.files import to_json
 from gradband.serve import models, ofrep, operations, reading

@@ -4,13 +4,15 @@ A kernel plays instances by the vector. Nothing is shared between vectors, so an
 them, and results have the same bits.
 """
 
+import contextlib
 import ctypes
+import gc
 import itertools
 import json
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cache
 from typing import Any
@@ -284,7 +286,24 @@ Plan = dict[str, Any]
 
 
 def _written(function: Callable[..., Any], operands: tuple[Any, ...]) -> tuple[Plan, str]:
-    """How to call a kernel, and its assembly."""
+    """How to call a kernel, and its assembly, which would else depend on when garbage is collected."""
+    with _uncollected():
+        return _write(function, operands)
+
+
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    """Until its end nothing is collected: pieces of memory would be free again at moments of their own."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _write(function: Callable[..., Any], operands: tuple[Any, ...]) -> tuple[Plan, str]:
     traced, results = jax.make_jaxpr(function, return_shape=True)(*operands, np.int32(0))
     program = Program(traced, WIDTH_OF_LOOPS if _waits(traced.jaxpr) else WIDTH)
     plan = {
