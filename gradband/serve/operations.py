@@ -5,7 +5,7 @@ import secrets
 from typing import Any
 
 from gradband.core.errors import InputError, shown
-from gradband.play.events import check_reward
+from gradband.play.checks import check_reward
 from gradband.play.settings import Settings
 from gradband.serve.batcher import Turn
 from gradband.serve.errors import ConflictError, InvalidError, NotFoundError
