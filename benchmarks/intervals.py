@@ -16,6 +16,7 @@ import numpy as np
 
 import gradband as gb
 from gradband.reporting import intervals, scores
+from gradband.reporting.value import value_of
 
 CONFIDENCE = 0.95
 BLOCK = 1000  # tests per block
@@ -32,12 +33,22 @@ ABOUT = {
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """A kind of test: rewards are 0 or 1 with these means."""
+    """A kind of test: rewards with these means are 0 or 1, or normal if they have an `sd`."""
 
     means: tuple[float, ...]
     rounds: int
     pulls: int  # per round
     floor: float = 0.05
+    sd: float = 0.0
+
+    def rewards(self, draws: np.random.Generator, pulls: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Sums of the rewards of so many pulls, and of their squares."""
+        if not self.sd:
+            ones = draws.binomial(pulls.astype(int), self.means).astype(float)
+            return ones, ones
+        sums = pulls * self.means + self.sd * np.sqrt(pulls) * draws.standard_normal(pulls.shape)
+        around = self.sd**2 * draws.chisquare(np.maximum(pulls - 1, 1)) * (pulls > 1)
+        return sums, sums**2 / np.maximum(pulls, 1) + around
 
 
 SETTINGS = {
@@ -46,6 +57,7 @@ SETTINGS = {
     "equal": Setting((0.2, 0.2, 0.2), 100, 20),
     "wide": Setting((0.3, 0.3, 0.45), 100, 20),
     "two": Setting((0.5, 0.6), 1000, 1),
+    "normal": Setting((0.3, 0.4, 0.5), 100, 20, sd=0.5),
 }
 
 Shares = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -131,7 +143,7 @@ class Watch:
         self.missed |= against >= math.log(1 / miss)
         self.missed_any |= (against >= math.log(len(self.means) / miss)).any(1)
         enough = pulls >= 30  # no one reports an interval of fewer
-        self.naive |= enough & ~inside(naive_wald(pulls, sums), self.means)
+        self.naive |= enough & ~inside(naive_wald(pulls, sums, sums), self.means)
         self.aipw |= enough & ~inside(intervals.score_interval(totals, CONFIDENCE), self.means)
         leader = (sums / np.maximum(pulls, 1)).argmax(1)[:, None]
         lead = np.take_along_axis(leads, leader[:, :, None], 1)[:, 0].copy()
@@ -145,11 +157,30 @@ class Watch:
         np.put_along_axis(blind, leader, math.inf, 1)
         self.blind |= (blind >= math.log((len(self.means) - 1) / miss)).all(1)
 
+    def look_at_any(
+        self, pulls: np.ndarray, sums: np.ndarray, squares: np.ndarray, totals: np.ndarray
+    ) -> None:
+        """The same for rewards outside [0, 1]."""
+        arms, enough = len(self.means), pulls >= 30
+        one = intervals.normal_sequence(pulls, sums, squares, CONFIDENCE)
+        low, high = intervals.normal_sequence(pulls, sums, squares, 1 - (1 - CONFIDENCE) / arms)
+        self.missed |= ~inside(one, self.means)
+        self.missed_any |= (~inside((low, high), self.means)).any(1)
+        self.naive |= enough & ~inside(naive_wald(pulls, sums, squares), self.means)
+        self.aipw |= enough & ~inside(intervals.wald_interval(totals, CONFIDENCE), self.means)
+        leader = (sums / np.maximum(pulls, 1)).argmax(1)[:, None]
+        others = high.copy()
+        np.put_along_axis(others, leader, -math.inf, 1)
+        told = (
+            (np.take_along_axis(low, leader, 1)[:, 0] > others.max(1)) & enough.all(1) & (self.stopped < 0)
+        )
+        self.stopped = np.where(told, leader[:, 0], self.stopped)
 
-def naive_wald(pulls: np.ndarray, sums: np.ndarray) -> intervals.Interval:
+
+def naive_wald(pulls: np.ndarray, sums: np.ndarray, squares: np.ndarray) -> intervals.Interval:
     n = np.maximum(pulls, 1)
     mean = sums / n
-    half = intervals.quantile(CONFIDENCE) * np.sqrt(mean * (1 - mean) / n)
+    half = intervals.quantile(CONFIDENCE) * np.sqrt(np.maximum(squares / n - mean**2, 0) / n)
     return mean - half, mean + half
 
 
@@ -161,41 +192,60 @@ def simulate(shares: Shares, setting: Setting, tests: int, seed: int) -> dict[st
     """Plays tests, and returns counts of what their intervals contained."""
     draws = np.random.default_rng([seed, tests, setting.rounds])
     means, arms = np.array(setting.means), len(setting.means)
-    pulls, sums = np.zeros((tests, arms)), np.zeros((tests, arms))
+    pulls, sums, squares = np.zeros((3, tests, arms))
     totals = {name: np.zeros((len(scores.ARM_SUMS), tests, arms)) for name in ("√e", "two", "one")}
     value = np.zeros((len(scores.VALUE_SUMS), tests))
     used, watch = np.zeros((tests, arms)), Watch(tests, means)
     leads = np.zeros((tests, arms, arms))
     for t in range(1, setting.rounds + 1):
-        e = setting.floor + (1 - arms * setting.floor) * shares(pulls, sums)
+        e = setting.floor + (1 - arms * setting.floor) * shares(pulls, np.clip(sums, 0, pulls))
         e /= e.sum(1, keepdims=True)
         pulled = draws.multinomial(setting.pulls, e).astype(float)
-        ones = draws.binomial(pulled.astype(int), means).astype(float)
-        played = scores.Played(e, e, scores.plug_in_means(pulls, sums), pulled, ones, ones)
+        heard, squared = setting.rewards(draws, pulled)
+        played = scores.Played(e, e, scores.plug_in_means(pulls, sums), pulled, heard, squared)
         weights, used = two_point(t, setting.rounds, e, used)
         totals["√e"] += scores.arm_sums(played)
         totals["two"] += scores.arm_sums(played, weights)
         totals["one"] += scores.arm_sums(played, np.ones_like(e))
         value += scores.value_sums(played, np.ones((tests, arms), bool))
-        pulls, sums = pulls + pulled, sums + ones
-        leads += scores.lead_sums(played)
-        watch.look(pulls, sums, totals["√e"], leads, t)
-    return counts(setting, pulls, sums, totals, watch)
+        pulls, sums, squares = pulls + pulled, sums + heard, squares + squared
+        if setting.sd:
+            watch.look_at_any(pulls, sums, squares, totals["√e"])
+        else:
+            leads += scores.lead_sums(played)
+            watch.look(pulls, sums, totals["√e"], leads, t)
+    found = counts(setting, pulls, sums, squares, totals, watch)
+    return found | {"value": value_coverage(value, float(means.mean()))}
+
+
+def value_coverage(sums: np.ndarray, truth: float) -> dict[str, int]:
+    """In how many tests the value of an equal split is within a normal quantile of its standard errors."""
+    z = intervals.quantile(CONFIDENCE)
+    found = [value_of(column) for column in sums.T]
+    return {
+        name: sum(abs(one.split[name].mean - truth) <= z * one.split[name].se for one in found if one)
+        for name in ("ips", "snips", "dr")
+    }
 
 
 def counts(
-    setting: Setting, pulls: np.ndarray, sums: np.ndarray, totals: dict[str, np.ndarray], watch: Watch
+    setting: Setting,
+    pulls: np.ndarray,
+    sums: np.ndarray,
+    squares: np.ndarray,
+    totals: dict[str, np.ndarray],
+    watch: Watch,
 ) -> dict[str, Any]:
     means = np.array(setting.means)
     found = {
-        "score": intervals.score_interval(totals["√e"], CONFIDENCE),
         "wald": intervals.wald_interval(totals["√e"], CONFIDENCE),
         "two-point": intervals.wald_interval(totals["two"], CONFIDENCE),
         "uniform": intervals.wald_interval(totals["one"], CONFIDENCE),
-        "naive": naive_wald(pulls, sums),
-        "naive-wilson": wilson(pulls, sums),
-        "sequence": intervals.sequence(pulls, sums, CONFIDENCE),
+        "naive": naive_wald(pulls, sums, squares),
     }
+    if not setting.sd:
+        found["score"] = intervals.score_interval(totals["√e"], CONFIDENCE)
+        found["naive-wilson"] = wilson(pulls, sums)
     best = means == means.max()
     wrong = (watch.stopped >= 0) & ~best[watch.stopped]
     if best.all():
@@ -249,6 +299,8 @@ def summary(rows: list[dict[str, Any]]) -> str:
                 f"  {'pulls of each arm':<34}" + "".join(f"{x / n:>15.0f}" for x in total["pulls"])
             )
             for key, words in ABOUT.items():
+                if key not in total["inside"]:
+                    continue
                 cells = "".join(f"{share(x, n):>15}" for x in total["inside"][key])
                 width = "".join(f"{x / n:>8.4f}" for x in total["widths"][key])
                 lines.append(f"  {words:<34}{cells}   width{width}")
@@ -260,11 +312,13 @@ def summary(rows: list[dict[str, Any]]) -> str:
                 lines.append(f"  {'bias × 1000, ' + words:<34}" + "".join(f"{cell:>15}" for cell in cells))
             for key, words in (
                 ("peeked_naive", "ever missed: naive, Wald"),
-                ("peeked_aipw", "ever missed: AIPW, score"),
+                ("peeked_aipw", "ever missed: AIPW"),
                 ("missed", "ever missed: always-valid"),
             ):
                 lines.append(f"  {words:<34}" + "".join(f"{share(x, n):>15}" for x in total[key]))
             lines.append(f"  {'ever missed by any arm, α/K':<34}{share(total['missed_any'], n):>15}")
+            for name, inside_ in total.get("value", {}).items():
+                lines.append(f"  {'equal split by ' + name + ', ± 1.96 se':<34}{share(inside_, n):>15}")
             lines.append(f"  {'told to stop':<34}{share(total['stopped'], n):>15}")
             lines.append(f"  {'the same without propensities':<34}{share(total['blind'], n):>15}")
             lines.append(f"  {'told a wrong winner':<34}{share(total['wrong'], n):>15}")

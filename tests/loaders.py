@@ -169,6 +169,14 @@ def journals(content):
         player.probabilities()
 
 
+def reports(content):
+    made = sealed(header() + content[1:]) if content[:1] > b"\x7f" else content[1:]
+    report = gb.report(written("journal", made), now=4e9)
+    json.dumps(report.as_dict(), allow_nan=False)
+    assert len(str(report)) < len(report.to_html())
+    assert report.to_csv()
+
+
 def parquets(content):
     """Slow, since each file is read by a process of its own first."""
     if content[:1] > b"\x7f":
@@ -207,6 +215,7 @@ LOADERS = {
     "checkpoint": checkpoint,
     "recipe": recipe,
     "journal": journals,
+    "report": reports,
     "state": state,
     "requests": requests,
 }
@@ -298,7 +307,7 @@ def corpus(name):
         state.close()
         return [b"\0" + path.read_bytes(), b"\xff" + torn(path.read_bytes(), ENTRIES)]
     events, after = played()
-    if name == "journal":
+    if name in ("journal", "report"):
         return [b"\0" + sealed(header() + b"\n".join(events)), b"\xff" + b"\n".join(events)]
     if name == "state":
         return [json.dumps(state).encode() for state in (after, Player(playable(), 0).state())]

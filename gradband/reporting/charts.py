@@ -71,7 +71,8 @@ def _range(report: "Report") -> tuple[float, float]:
     if not ends:
         return 0.0, 1.0
     low, high = min(ends), max(ends)
-    return (low, high) if high > low else (low - 0.5, high + 0.5)
+    room = 0.0 if high - low > 1e-9 * abs(high) else max(0.5, abs(high) / 2)
+    return low - room, high + room
 
 
 def _row(arm: "Arm", unit: bool, ticks: list[float]) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gradband.core.errors import InputError, number, number_of_arms, shown, whole
+from gradband.core.errors import MOST, InputError, number, number_of_arms, shown, whole
 from gradband.reporting.allocation import Allocation, pad
 from gradband.reporting.scores import (
     ARM_SUMS,
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 Event = dict[str, Any]
 AT_ONCE = 256  # decisions that are summed together
+ROUNDED = 1e-6  # logged probabilities have six digits
 MOST_PAIRS = 40_000  # of arms whose lead over each other is followed: 200 arms
 
 
@@ -160,8 +161,7 @@ class Ledger:
         elif op == "add":
             self._add(event)
         elif op == "retire":
-            self.active = self.active.copy()
-            self.active[self._arm(event.get("arm"))] = False
+            self._retire(event)
         elif op == "swap":
             self.swaps += 1
         else:
@@ -176,8 +176,10 @@ class Ledger:
         active = state.get("active") if isinstance(state, dict) else None
         if not isinstance(active, list):
             raise InputError("this snapshot does not say which arms are active")
-        self.active = np.zeros(self.arms, bool)
-        self.active[[self._arm(arm) for arm in active]] = True
+        places = [self._arm(arm) for arm in active]
+        self.active = np.isin(np.arange(self.arms), places)
+        if not places:
+            raise InputError("this snapshot has no active arm")
         labels = state.get("labels")
         if isinstance(labels, list) and len(labels) == self.arms:
             self.labels = [str(label) for label in labels]
@@ -210,7 +212,8 @@ class Ledger:
         if not isinstance(id, str) or id in self._open:
             raise InputError(f"a decision needs an id that is not in use, not {shown(id)}")
         if "arms" in event:
-            pulls: Any = _numbers("arms", event["arms"], self.arms, 0)
+            given = _numbers("arms", event["arms"], self.arms, 0, MOST)
+            pulls: Any = [whole("pulls", int(n) if n == int(n) else n, 0) for n in given]
             propensity: Any = _numbers("p", event.get("p"), self.arms, 0, 1 + 1e-9)
             shares = propensity
             if any(n and not p for n, p in zip(pulls, shares, strict=True)):
@@ -220,9 +223,11 @@ class Ledger:
             propensity = number("p", event.get("p"), 0, 1 + 1e-9)
             if propensity == 0:
                 raise InputError("an arm without a chance cannot be pulled")
-            shares = (
-                None if event.get("ps") is None else _numbers("ps", event["ps"], self.arms, 0, 1 + 1e-6)
-            )
+            shares = event.get("ps")
+            if shares is not None:
+                shares = _numbers("ps", shares, self.arms, 0, 1 + ROUNDED)
+                if pulls >= len(shares) or abs(shares[pulls] - propensity) > 2 * ROUNDED:
+                    raise InputError(f"ps must have the chosen arm's probability p, {propensity:g}")
         if shares is not None and not 0.5 < sum(shares) < 1.5:
             raise InputError(f"probabilities must sum to 1, not {sum(shares):g}")
         if self._known is None:
@@ -316,10 +321,18 @@ class Ledger:
         self.totals.widen(self.arms)
         self._known = None
 
+    def _retire(self, event: Event) -> None:
+        arm = self._arm(event.get("arm"))
+        if self.active.sum() == 1:
+            raise InputError(f"arm {arm} is the last one, and cannot be retired")
+        self.active = self.active.copy()
+        self.active[arm] = False
+
     def _arm(self, given: Any) -> int:
+        """The number of an active arm."""
         arm = whole("arm", given, 0)
-        if arm >= self.arms:
-            raise InputError(f"there is no arm {arm}: the test has {self.arms}")
+        if arm >= self.arms or not self.active[arm]:
+            raise InputError(f"there is no arm {arm}")
         return arm
 
     def _sum_drawn(self) -> None:
@@ -352,6 +365,7 @@ class Ledger:
         # Without the other arms' probabilities: they had a chance unless this arm was certain.
         guess = np.where(known[:, None], shares, active * (exact.min(1, keepdims=True) < 1))
         guess = np.where(pulls > 0, np.where(known[:, None], shares, exact), guess)
+        guess = np.where(guess < ROUNDED / 2, 0, guess)  # a logged probability that was rounded to 0
         played = Played(guess, exact, means, pulls, sums, squares)
         totals.value = totals.value + value_sums(played, active).sum(1)
         if known.any():
