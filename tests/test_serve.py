@@ -422,6 +422,24 @@ def test_a_request_that_fails_takes_no_other_with_it(home, monkeypatch):
     assert home.ok("GET", "/v1/tests/home/weights")
 
 
+def test_a_test_that_cannot_be_read_takes_no_other_with_it(home, files):
+    home.new(files("softelim"), "broken")
+    store = Sqlite(home.db)
+    store.execute("UPDATE tests SET version = version + 1 WHERE key = 'broken'")
+    store.execute("INSERT INTO events SELECT id, version, 'nonsense' FROM tests WHERE key = 'broken'")
+    store.close()
+    flags = {"context": {"targetingKey": "user"}}
+    assert home("POST", "/v1/tests/broken/decide", {}).status_code == 500
+    assert home("POST", "/ofrep/v1/evaluate/flags/home", flags).status_code == 200
+    both = home.ok("POST", "/ofrep/v1/evaluate/flags", flags)["flags"]
+    assert [(flag["key"], flag.get("errorCode")) for flag in both] == [
+        ("broken", "GENERAL"),
+        ("home", None),
+    ]
+    assert decide(home)["label"] in LABELS
+    assert home("GET", "/readyz").status_code == 200
+
+
 def test_a_failed_commit_is_not_answered(home, monkeypatch):
     decide(home, id="first")
 

@@ -87,64 +87,69 @@ def test_four_workers_on_postgres_play_as_one_player(postgres, files):
     assert np.all(np.abs(z) < 5)
 
 
-def test_an_openfeature_client_gets_decisions(files, tmp_path):
-    with Running(tmp_path / "tests.db") as service:
-        new_test(service, files("softelim"))
-        token = new_token(service.db, "decide")
-        provider = OFREPProvider(
-            f"http://127.0.0.1:{service.port}",
-            headers_factory=lambda: {"Authorization": f"Bearer {token}"},
-            timeout=20,
-        )
-        openfeature.set_provider(provider)
-        try:
-            client = openfeature.get_client()
-            context = EvaluationContext("user-17", {"country": "CA"})
-            found = client.get_string_details("home", "none", context)
-            assert (found.error_code, found.reason) == (None, "SPLIT")
-            assert found.value == found.variant in LABELS
-            assert 0 < found.flag_metadata["propensity"] <= 1
-            body = {"id": found.flag_metadata["decisionId"], "reward": 1}
-            assert service.request("POST", "/v1/tests/home/reward", body, token)[0] == 200
-            assert client.get_string_value("home", "none", context) == found.value  # the unit keeps its arm
-            codes = {
-                "other": client.get_string_details("other", "none", context).error_code,
-                "no key": client.get_string_details("home", "none", EvaluationContext()).error_code,
-                "type": client.get_boolean_details("home", False, context).error_code,
-            }
-            assert codes == {
-                "other": "FLAG_NOT_FOUND",
-                "no key": "TARGETING_KEY_MISSING",
-                "type": "TYPE_MISMATCH",
-            }
-            assert service.request("POST", "/v1/tests/home/pause")[0] == 200
-            paused = client.get_string_details("home", "none", context)
-            assert (paused.value, paused.reason) == ("none", "DISABLED")
-            token = "wrong"
-            assert client.get_string_details("home", "none", context).error_code == "GENERAL"
-        finally:
-            provider.session.close()
-            openfeature.clear_providers()
-
-
-def test_all_flags_at_once_have_a_tag(files, tmp_path):
-    with Running(tmp_path / "tests.db") as service:
+@pytest.fixture(scope="module")
+def service(files, tmp_path_factory):
+    """A service that its tests share, with two tests."""
+    with Running(tmp_path_factory.mktemp("service") / "tests.db") as found:
         for key in ("home", "cart"):
-            new_test(service, files("softelim"), key)
-        path, body = "/ofrep/v1/evaluate/flags", {"context": {"targetingKey": "user"}}
-        connection = http.client.HTTPConnection("127.0.0.1", service.port)
-        headers = {"Authorization": f"Bearer {service.token}", "Content-Type": "application/json"}
-        connection.request("POST", path, json.dumps(body), headers)
-        answer = connection.getresponse()
-        flags = json.load(answer)["flags"]
-        tag = answer.headers["etag"]
-        assert [flag["key"] for flag in flags] == ["cart", "home"]
-        assert ask(connection, "POST", path, body, service.token, {"If-None-Match": tag}) == (304, b"")
-        connection.close()
-        assert service.request("POST", path, {"context": {}})[1]["errorCode"] == "TARGETING_KEY_MISSING"
-        assert service.request("POST", path, {})[1]["errorCode"] == "INVALID_CONTEXT"
-        told = service.request("POST", path, b"{", headers={"Content-Type": "application/json"})
-        assert (told[0], told[1]["errorCode"]) == (400, "PARSE_ERROR")
+            new_test(found, files("softelim"), key)
+        yield found
+
+
+def test_an_openfeature_client_gets_decisions(service):
+    token = new_token(service.db, "decide")
+    provider = OFREPProvider(
+        f"http://127.0.0.1:{service.port}",
+        headers_factory=lambda: {"Authorization": f"Bearer {token}"},
+        timeout=20,
+    )
+    openfeature.set_provider(provider)
+    try:
+        client = openfeature.get_client()
+        context = EvaluationContext("user-17", {"country": "CA"})
+        found = client.get_string_details("home", "none", context)
+        assert (found.error_code, found.reason) == (None, "SPLIT")
+        assert found.value == found.variant in LABELS
+        assert 0 < found.flag_metadata["propensity"] <= 1
+        body = {"id": found.flag_metadata["decisionId"], "reward": 1}
+        assert service.request("POST", "/v1/tests/home/reward", body, token)[0] == 200
+        assert client.get_string_value("home", "none", context) == found.value  # the unit keeps its arm
+        codes = {
+            "other": client.get_string_details("other", "none", context).error_code,
+            "no key": client.get_string_details("home", "none", EvaluationContext()).error_code,
+            "type": client.get_boolean_details("home", False, context).error_code,
+        }
+        assert codes == {
+            "other": "FLAG_NOT_FOUND",
+            "no key": "TARGETING_KEY_MISSING",
+            "type": "TYPE_MISMATCH",
+        }
+        assert service.request("POST", "/v1/tests/home/pause")[0] == 200
+        paused = client.get_string_details("home", "none", context)
+        assert (paused.value, paused.reason) == ("none", "DISABLED")
+        assert service.request("POST", "/v1/tests/home/start")[0] == 200
+        token = "wrong"
+        assert client.get_string_details("home", "none", context).error_code == "GENERAL"
+    finally:
+        provider.session.close()
+        openfeature.clear_providers()
+
+
+def test_all_flags_at_once_have_a_tag(service):
+    path, body = "/ofrep/v1/evaluate/flags", {"context": {"targetingKey": "user"}}
+    connection = http.client.HTTPConnection("127.0.0.1", service.port)
+    headers = {"Authorization": f"Bearer {service.token}", "Content-Type": "application/json"}
+    connection.request("POST", path, json.dumps(body), headers)
+    answer = connection.getresponse()
+    flags = json.load(answer)["flags"]
+    tag = answer.headers["etag"]
+    assert [flag["key"] for flag in flags] == ["cart", "home"]
+    assert ask(connection, "POST", path, body, service.token, {"If-None-Match": tag}) == (304, b"")
+    connection.close()
+    assert service.request("POST", path, {"context": {}})[1]["errorCode"] == "TARGETING_KEY_MISSING"
+    assert service.request("POST", path, {})[1]["errorCode"] == "INVALID_CONTEXT"
+    told = service.request("POST", path, b"{", headers={"Content-Type": "application/json"})
+    assert (told[0], told[1]["errorCode"]) == (400, "PARSE_ERROR")
 
 
 def test_live_updates_tell_what_changed(files, tmp_path):
@@ -222,19 +227,18 @@ def test_a_backup_of_a_service_in_use_can_be_served(files, tmp_path):
     replay([event for event in events if event["id"] != "new"], files("softelim"))
 
 
-def test_secrets_are_not_logged(files, tmp_path):
-    with Running(tmp_path / "tests.db") as service:
-        new_test(service, files("softelim"))
-        service.request("GET", "/v1/tests", token="gbt_" + "1" * 12 + "_" + "2" * 64)
-        service.request("GET", f"/v1/tests?token={service.token}")
-        service.request("POST", "/v1/tests/home/decide", b"{", headers={"Content-Type": "application/json"})
-        assert service.stop() == 0
+def test_secrets_are_not_logged(service):
+    service.request("GET", "/v1/tests", token="gbt_" + "1" * 12 + "_" + "2" * 64)
+    service.request("GET", f"/v1/tests?token={service.token}")
+    service.request("POST", "/v1/tests/home/decide", b"{", headers={"Content-Type": "application/json"})
+    assert service.stop() == 0
     lines = [json.loads(line) for line in service.log.splitlines()]
     assert {"started", "stopped"} <= {line["message"] for line in lines}
     assert all({"time", "level", "message"} <= set(line) for line in lines)
     secret = service.token.rpartition("_")[2].encode()
     assert secret not in service.log
     assert b"2" * 64 not in service.log
+    service.start()  # for the others
 
 
 def run(*words):

@@ -57,6 +57,7 @@ class Turn:
     def __init__(self, store: Store, library: Library) -> None:
         self.store, self.library = store, library
         self.tests: dict[str, LiveTest] = {}
+        self.broken: dict[str, Exception] = {}  # tests that cannot be read
         self.now = time.time()
 
 
@@ -71,7 +72,6 @@ class Batcher:
         self._live: OrderedDict[str, LiveTest] = OrderedDict()
         self._thread = threading.Thread(target=self._run, name="turns", daemon=True)
         self._closing = False
-        self.failed = ""  # why the last turn failed, if it did
 
     def start(self) -> None:
         """Starts the thread. The database must be there."""
@@ -99,7 +99,7 @@ class Batcher:
                 self._do(jobs)
             except Exception:  # a turn must not end the thread
                 log.exception("a turn failed")
-                self._fail(jobs, "the turn failed")
+                self._fail(jobs)
             self._metrics.turn(len(jobs), time.perf_counter() - started, self._queue.qsize())
             _answer(jobs)
         self._write_snapshots()
@@ -147,10 +147,9 @@ class Batcher:
             except StoreError as error:
                 self._metrics.failures.inc()
                 log.error("the database failed", extra={"reason": str(error)})
-                self._fail(rest, str(error))
+                self._fail(rest)
                 return
             if failed is None:
-                self.failed = ""
                 return
             rest = [job for job in rest if job is not failed]
 
@@ -163,8 +162,10 @@ class Batcher:
         try:
             self._bring_up(turn, {job.key for job in jobs if job.key})
             for job in jobs:
+                job.error = turn.broken.get(job.key)
+                if job.error is not None:
+                    continue
                 try:
-                    job.error = None
                     job.result = job.work(turn, turn.tests.get(job.key))
                 except (InputError, RefusalError) as error:
                     job.error = error
@@ -179,8 +180,7 @@ class Batcher:
             committed = True
         finally:
             if not committed:
-                store.rollback()
-                self._forget(turn)
+                store.rollback()  # and the players that did this are gone
         self._keep(turn)
         self._metrics.count_events(written)
         return None
@@ -189,34 +189,33 @@ class Batcher:
         """Locks the tests and brings their players up to date."""
         for row in turn.store.locked(COLUMNS, keys) if keys else ():
             key, version = row[1], row[6]
-            test = self._live.get(key)
-            if test is None:
-                test = load_test(turn.store, turn.library, row)
-            elif test.version != version:
-                test.read_row(row)
-                test.catch_up(turn.store, version)
-            turn.tests[key] = test
+            test = self._live.pop(key, None)  # until the commit
+            try:
+                if test is None:
+                    test = load_test(turn.store, turn.library, row)
+                elif test.version != version:
+                    test.read_row(row)
+                    test.catch_up(turn.store, version)
+            except StoreError:
+                raise
+            except Exception as error:  # of this test alone: the others are served
+                log.exception("a test cannot be read", extra={"test": key})
+                turn.broken[key] = error
+            else:
+                turn.tests[key] = test
 
     def _keep(self, turn: Turn) -> None:
-        for key, test in turn.tests.items():
-            self._live[key] = test
-            self._live.move_to_end(key)
+        self._live.update(turn.tests)
         while len(self._live) > MOST_LIVE:
             self._live.popitem(last=False)
-
-    def _forget(self, turn: Turn) -> None:
-        """Drops players that have done what was not committed."""
-        for key in turn.tests:
-            self._live.pop(key, None)
 
     def _connected(self) -> Store:
         if self._store is None:
             self._store = open_store(self._address)
         return self._store
 
-    def _fail(self, jobs: list[Job], reason: str) -> None:
+    def _fail(self, jobs: list[Job]) -> None:
         """The database may have kept the turn or not: forget everything, and connect again."""
-        self.failed = reason
         for job in jobs:
             job.error = UnavailableError("the database did not confirm: repeat the request", RETRY_AFTER)
         self._give_up()

@@ -70,10 +70,13 @@ async def evaluate_all(service: Service, unit: str, headers: dict[bytes, bytes])
     asked = [evaluate_one(service, key, unit) for key in keys]
     flags: list[dict[str, Any]] = []
     for key, found in zip(keys, await asyncio.gather(*asked, return_exceptions=True), strict=True):
-        if isinstance(found, InputError):
-            found = {"key": key, "errorCode": "GENERAL", "errorDetails": str(found)}
-        elif isinstance(found, BaseException):
+        if isinstance(found, RefusalError):
             raise found
+        if isinstance(found, BaseException):
+            told = (
+                str(found) if isinstance(found, InputError) else "this test failed: the log has the reason"
+            )
+            found = {"key": key, "errorCode": "GENERAL", "errorDetails": told}
         flags.append(found)
     shown = [(flag["key"], flag.get("variant"), flag.get("reason")) for flag in flags]
     tag = b'"%s"' % hashlib.sha256(orjson.dumps([unit, shown])).hexdigest()[:32].encode()

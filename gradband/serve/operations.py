@@ -71,6 +71,10 @@ def weights(turn: Turn, test: LiveTest | None, key: str) -> Answer:
     return {"version": test.version + len(test.events), "weights": test.player.weights()}
 
 
+def nothing(turn: Turn, test: LiveTest | None) -> None:
+    """A turn without work, to see whether there are turns."""
+
+
 def expire(turn: Turn, test: LiveTest | None) -> int:
     """Gives decisions that have waited long enough their default."""
     return 0 if test is None else test.player.expire()

@@ -3,13 +3,15 @@
 import json
 from typing import Any
 
+import orjson
+
 from gradband.serve.library import describe_policy
 from gradband.serve.operations import describe_settings
 from gradband.serve.store import Store
 
 
-def list_tests(store: Store) -> list[dict[str, Any]]:
-    """All tests, the newest first."""
+def list_tests(store: Store) -> bytes:
+    """All tests, the newest first, as JSON."""
     rows = store.execute(
         "SELECT key, spec, status, policy, arms, version, decisions, rewards, waiting FROM tests "
         "ORDER BY created DESC, id DESC"
@@ -21,15 +23,16 @@ def list_tests(store: Store) -> list[dict[str, Any]]:
                 "key": key,
                 "status": status,
                 "policy": policy,
-                "arms": json.loads(arms),
+                "arms": [arm | {"share": None} for arm in json.loads(arms)],
                 "version": version,
                 "decisions": decisions,
                 "rewards": rewards,
                 "waiting": waiting,
                 "settings": describe_settings(json.loads(spec)),
+                "history": None,
             }
         )
-    return found
+    return orjson.dumps({"tests": found})
 
 
 def list_policies(store: Store) -> list[dict[str, Any]]:

@@ -24,6 +24,7 @@ from gradband.serve.service import Service, prepare
 from gradband.serve.workers import run_workers
 
 log = logging.getLogger("gradband.serve")
+MOST_CONNECTIONS = 8192  # per worker; more are answered with 503
 SWITCH = 0.001  # seconds until another thread gets its turn
 
 
@@ -82,6 +83,7 @@ def serve(options: Options, bound: socket.socket) -> None:
         proxy_headers=False,
         timeout_graceful_shutdown=options.grace,
         timeout_keep_alive=75,
+        limit_concurrency=MOST_CONNECTIONS,
     )
     Server(config).run(sockets=[bound])
 

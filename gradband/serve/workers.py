@@ -11,6 +11,8 @@ from collections.abc import Callable
 from multiprocessing.connection import wait
 from multiprocessing.context import SpawnProcess
 
+from prometheus_client.multiprocess import mark_process_dead
+
 log = logging.getLogger("gradband.serve")
 Serve = Callable[[socket.socket], None]
 SOONEST = 1.0  # seconds until a worker that died is replaced
@@ -27,6 +29,7 @@ def run_workers(count: int, serve: Serve, bound: socket.socket) -> None:
         for place, worker in enumerate(workers):
             if worker.exitcode is not None and not stopping.is_set():
                 log.error("a worker died", extra={"pid": worker.pid, "exit_code": worker.exitcode})
+                mark_process_dead(worker.pid)  # its queue is gone
                 time.sleep(SOONEST)
                 workers[place] = _start(serve, bound)
     for worker in workers:
