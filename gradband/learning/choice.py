@@ -7,6 +7,8 @@ random stream that neither training nor evaluation uses.
 """
 
 import dataclasses
+import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -26,6 +28,7 @@ from gradband.problems import Problem
 BELOW, ABOVE = 3.0, 1.0  # decades of θ that are surveyed around its start
 STRIDE = 0.5  # decades between the points of θ alone
 DEEP, WIDE = 7.0, 3.0  # decades of θ below its start, and of the others above theirs, if there are several
+UP, DOWN = (0.5, 0.75), (1.0, 2.0)  # decades of one of several parameters, and of the others
 KEPT = 12  # points of a survey of several parameters that are played on more instances
 CALLS = 60  # points that a search for several parameters plays
 REACH = 0.3  # decades from a point to its neighbours
@@ -81,14 +84,22 @@ def survey(judge: Judge, steps: Steps, start: Params) -> Params:
     if len(names) == 1:
         return _best_theta(judge, steps, start)
     offsets = [
-        dict.fromkeys(names, float(others)) | {"theta": float(theta)}
+        {**others, "theta": float(theta)}
         for theta in np.arange(-DEEP, ABOVE + 1)
-        for others in np.arange(-1, WIDE + 1)
+        for others in _moves([name for name in names if name != "theta"])
     ]
     hasty = judge.hasty()
     points = sorted((steps.shifted(start, offset) for offset in offsets), key=hasty.regret)
     best = min([start, *points[:KEPT]], key=judge.regret)
     return search(judge, steps, best)
+
+
+def _moves(names: list[str]) -> Iterator[dict[str, float]]:
+    """Decades by which parameters are moved: all together, or one up and the others down."""
+    for decades in np.arange(-1, WIDE + 1):
+        yield dict.fromkeys(names, float(decades))
+    for name, up, down in itertools.product(names, UP, DOWN):
+        yield dict.fromkeys(names, -down) | {name: up}
 
 
 def _best_theta(judge: Judge, steps: Steps, start: Params) -> Params:
