@@ -37,7 +37,8 @@ def played(function, *operands, count=40, threads=1):
     def leaves(*given):
         return [leaf[..., None] for leaf in jax.tree.leaves(function(*given))]
 
-    return Kernel(leaves, operands)(operands, 0, count, threads)
+    found = Kernel(leaves, operands)(operands, 0, count, threads)
+    return found[0] if len(found) == 1 else found
 
 
 def expected(function, *operands, count=40):
@@ -489,7 +490,7 @@ def test_the_oldest_kernels_go_first(monkeypatch, tmp_path):
 
 def test_exp_of_a_formula_is_that_of_numpy_at_its_edges():
     x = np.array([-np.inf, -200, -87.4, 0, 89, np.inf, np.nan] + [0.0] * 9, np.float32)
-    (found,) = played(lambda table, number: jax.lax.exp(table[number]), x, count=7)
+    found = played(lambda table, number: jax.lax.exp(table[number]), x, count=7)
     np.testing.assert_array_equal(found, [0, 0, 0, 1, np.inf, np.inf, np.nan])
     y = np.array([-1, 0, np.inf, np.nan, 1e-45, 1.0] + [1.0] * 10, np.float32)
     found = played(lambda table, number: jax.lax.log(table[number]), y, count=6)
