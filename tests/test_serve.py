@@ -534,3 +534,8 @@ def test_gradband_report_reads_the_database_in_use(home, capsys):
     assert sum(arm["pulls"] for arm in found["arms"]) == 10
     with pytest.raises(gb.InputError, match="no test 'other'"):
         main.run(["report", "--db", str(home.db), "other"])
+    nowhere = home.db.parent / "nowhere.db"
+    for words in (["report", "--db", str(nowhere), "home"], ["serve", "tokens", "--db", str(nowhere)]):
+        with pytest.raises(gb.InputError, match="there is no database"):
+            main.run(words)
+    assert not nowhere.exists()

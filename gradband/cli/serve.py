@@ -85,7 +85,7 @@ def administer(command: str, given: argparse.Namespace) -> None:
     from gradband.serve.tokens import create_token, read_tokens, revoke_token
 
     try:
-        store = open_store(given.db)
+        store = open_store(given.db, create=command == "token")
         store.migrate()
         if command == "token":
             print(create_token(store, given.role, given.name))

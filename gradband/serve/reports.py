@@ -47,7 +47,7 @@ def find_test(store: Store, key: str) -> tuple[int, Ledger]:
 def read_test(address: str, key: str) -> Ledger:
     """The ledger of a test in a database, which may be in use."""
     try:
-        store = open_store(address)
+        store = open_store(address, create=False)
         id, ledger = find_test(store, key)
         fold(store, id, ledger, 0)
         store.close()

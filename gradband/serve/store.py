@@ -69,8 +69,8 @@ class Store(ABC):
         return self.execute(sql, wanted)
 
 
-def open_store(address: str) -> Store:
-    """Connects to a database: `postgresql://…`, or the path of a SQLite file, which is created."""
+def open_store(address: str, create: bool = True) -> Store:
+    """Connects to a database: `postgresql://…`, or the path of a SQLite file, which may be created."""
     try:
         if address.startswith(POSTGRES):
             from gradband.serve.postgres import Postgres
@@ -82,6 +82,8 @@ def open_store(address: str) -> Store:
         raise
     if "://" in address:
         raise InputError("a database is postgresql://… or the path of a SQLite file")
+    if not create and not Path(address).exists():
+        raise InputError(f"there is no database {address}")
     from gradband.serve.sqlite import Sqlite
 
     return Sqlite(Path(address))
