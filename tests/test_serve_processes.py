@@ -276,13 +276,15 @@ def test_tokens_on_the_command_line(tmp_path, capsys, monkeypatch):
         (("--db", "{}/new.db", "--workers", "2"), "SQLite takes one worker"),
         (("--db", "{}/new.db", "--host", "256.0.0.1"), "cannot listen"),
         (("token", "--db", "{}/new.db", "--role", "root"), "unknown role"),
-        (("revoke", "--db", "{}/new.db", "x"), "no token"),
-        (("backup", "--db", "{}/new.db", "--to", "{}/text.db"), "exists already"),
+        (("revoke", "--db", "{}/old.db", "x"), "no token"),
+        (("revoke", "--db", "{}/new.db", "x"), "there is no database"),
+        (("backup", "--db", "{}/old.db", "--to", "{}/text.db"), "exists already"),
     ],
 )
 def test_wrong_words_are_one_sentence(words, told, tmp_path, monkeypatch):
     monkeypatch.delenv("GRADBAND_DB", raising=False)
     (tmp_path / "text.db").write_text("not a database, but text" * 100)
+    open_store(str(tmp_path / "old.db")).close()
     with pytest.raises(gb.InputError, match=told):
         run(*(word.format(tmp_path) for word in words))
 
