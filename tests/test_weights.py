@@ -256,6 +256,7 @@ def test_the_command_prints_shares(files, tmp_path):
         ("arm,pulls,successes\n", "one row per arm"),
         ("arm,pulls,successes\na,x,1\n", "line 2: pulls and successes must be counts"),
         ("arm,pulls,successes\na,3\n", "line 2: pulls and successes must be counts"),
+        ("arm,pulls,successes\na,3,4\n", "line 2: there cannot be 4 successes in 3 pulls"),
         ("arm,pulls,successes\na,3,1\na,3,1\n", "no two arms may have the same name"),
         ("\xff", "must have the columns"),
     ):

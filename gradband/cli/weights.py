@@ -12,8 +12,8 @@ SUMMARY = "Compute each arm's share of the next pulls from counts, for a feature
 DESCRIPTION = f"""{SUMMARY}
 
 The counts are a CSV file with one row per arm and the columns arm, pulls and
-successes (the sum of rewards; count every pull whose reward did not come in
-time as a pull without success). Other columns are ignored.
+successes (the sum of rewards between 0 and 1; count every pull whose reward
+did not come in time as a pull without success). Other columns are ignored.
 """
 EXAMPLES = """Examples:
 

@@ -28,12 +28,15 @@ def read_counts(path: str | Path) -> tuple[tuple[str, ...], np.ndarray, np.ndarr
     counts = []
     for line, row in enumerate(rows, 2):
         try:
-            counts.append([number(name, float(row[name] or ""), 0) for name in COLUMNS[1:]])
+            pulled, ones = (number(name, float(row[name] or ""), 0) for name in COLUMNS[1:])
         except ValueError:
             wrong = {name: row[name] for name in COLUMNS[1:]}
             raise InputError(
                 f"{path}, line {line}: pulls and successes must be counts, not {wrong}"
             ) from None
+        if ones > pulled:
+            raise InputError(f"{path}, line {line}: there cannot be {ones:g} successes in {pulled:g} pulls")
+        counts.append([pulled, ones])
     pulls, successes = np.array(counts).T
     return names, pulls, successes
 
