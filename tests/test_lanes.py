@@ -466,6 +466,7 @@ def test_programs_with_code_of_ones_own_have_no_name():
         bound = policy.bind(3, 20)
         job = measure.regret_job(bound, gb.Problem(prior, horizon=20), bound.init(None), prng.root(0), 100)
         assert identity.name_of(job.function, job.settings, job.operands) is None
+    assert identity.name_of(job.function, (RNG.random,), ()) is None  # a method hides its object
 
 
 def test_a_folder_that_others_can_write_to_is_not_used(monkeypatch, tmp_path):

@@ -66,7 +66,7 @@ def _words(value: Any) -> Iterable[str]:
         yield f"{len(value)} in {type(value).__name__}"
         for entry in value:
             yield from _words(entry)
-    elif hasattr(value, "__dict__"):
+    elif type(value).__module__.partition(".")[0] == PACKAGE:
         yield from _words([type(value), vars(value)])
     else:
         raise UnknownError
