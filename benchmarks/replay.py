@@ -22,73 +22,17 @@ import argparse
 import functools
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 import gradband as gb
 from gradband.core.statistics import Mean
 from gradband.evaluation import compare_with_defaults
-from gradband.policies import Counting, policy_file
+from gradband.evaluation.outside_results import Urns, from_rates, play
+from gradband.policies import policy_file
 from gradband.problems import fitting, past_experiments, shrinkage
-
-Results = Callable[[np.ndarray], np.ndarray]
-"""of the pulls [N, K] in a batch, how many succeeded"""
-
-
-def play(entry: Any, problem: gb.Problem, count: int, results: Results, seed: int) -> np.ndarray:
-    """Pulls [N, K] of a policy in `count` tests whose results come from elsewhere."""
-    given = isinstance(entry, policy_file.Learned)
-    policy = (entry.policy if given else entry).bind(problem.arms, problem.horizon)
-    params = policy.folded(policy.as_params(entry.params) if given else policy.init(jax.random.key(seed)))
-    rng = np.random.default_rng(seed)
-    state = jax.vmap(lambda _: policy.begin(params, jnp.int32(0)))(jnp.arange(count))
-    update = jax.jit(jax.vmap(functools.partial(policy.update_many, params)))
-    choose = jax.jit(jax.vmap(functools.partial(chances, policy, params, problem.pulls_per_round)))
-    total = np.zeros((count, problem.arms))
-    for t in range(problem.rounds):
-        keys = jax.random.split(jax.random.fold_in(jax.random.key(seed), t), count)
-        found = np.asarray(choose(keys, state), np.float64)
-        if policy.differentiable:
-            opening = t == 0 and isinstance(policy, Counting) and policy.opens
-            p = np.full_like(found, 1 / problem.arms) if opening else found
-            found = rng.multinomial(problem.pulls_per_round, p / p.sum(1, keepdims=True)).astype(float)
-        sums = results(found.astype(np.int64))
-        state = update(state, jnp.asarray(found, jnp.float32), jnp.asarray(sums, jnp.float32))
-        total += found
-    return total
-
-
-def chances(policy: Any, params: Any, batch: int, key: Any, state: Any) -> Any:
-    """Probabilities [K] of a policy that has a density, or the pulls in a batch of one that has not."""
-    if policy.differentiable:
-        return jnp.exp(policy.log_probs(params, state))
-    return policy.allocate(key, params, state, batch)
-
-
-class Urns:
-    """Pulls of past experiments that are left, drawn without replacement."""
-
-    def __init__(self, pulls: np.ndarray, wins: np.ndarray, seed: int) -> None:
-        self.wins, self.losses = wins.copy(), pulls - wins
-        self.total = np.zeros(len(pulls))
-        self.rng = np.random.default_rng(seed)
-
-    def __call__(self, pulls: np.ndarray) -> np.ndarray:
-        sums = self.rng.hypergeometric(self.wins, self.losses, pulls)
-        self.wins -= sums
-        self.losses -= pulls - sums
-        self.total += sums.sum(1)
-        return sums
-
-
-def from_rates(rates: np.ndarray, seed: int) -> Results:
-    rng = np.random.default_rng(seed)
-    return lambda pulls: rng.binomial(pulls, rates)
 
 
 class Trial:
@@ -117,7 +61,9 @@ class Trial:
 
     def once(self, entry: Any, real: bool, seed: int) -> np.ndarray:
         """Successes [E] of a test on each experiment, real or as the prior says they should be."""
-        go = functools.partial(play, entry, self.problem, len(self.past), seed=seed)
+        problem = self.problem
+        batches = np.full((problem.rounds, len(self.past)), problem.pulls_per_round)
+        go = functools.partial(play, entry, batches, problem.arms, seed=seed)
         if self.exact and real:
             urns = Urns(self.pulls, self.wins, seed + 1)
             go(urns)

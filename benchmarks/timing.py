@@ -12,7 +12,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from gradband.core import progress
+
 HERE = Path(__file__).parent
+progress.silence()  # a bar in a terminal takes time too
 Row = dict[str, object]
 
 

@@ -20,8 +20,13 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from gradband import exact, policies, problems
     from gradband.core.errors import InputError
-    from gradband.evaluation.evaluate import evaluate
+    from gradband.evaluation.evaluate import Comparison, evaluate
     from gradband.evaluation.explain import Explanation, explain
+    from gradband.evaluation.gain import Gain, gain
+    from gradband.evaluation.planning import Plan, plan
+    from gradband.evaluation.price import Price, price_of_guardrails
+    from gradband.evaluation.replaying import Replay, replay
+    from gradband.evaluation.standing import Standing, compare
     from gradband.evaluation.sweep import Sweep, sweep
     from gradband.gradient.baselines import Baseline
     from gradband.gradient.estimator import Estimator, estimate
@@ -32,11 +37,14 @@ if TYPE_CHECKING:
     from gradband.play.weights import assign, weights
     from gradband.policies.policy_file import Learned, load
     from gradband.problems import Problem, priors, rewards
+    from gradband.problems.fitted import FittedProblem, fit
     from gradband.reporting.report import report
 
 _HOMES = {
     "InputError": "core.errors",
     "Problem": "problems",
+    "FittedProblem": "problems.fitted",
+    "fit": "problems.fitted",
     "Baseline": "gradient.baselines",
     "Estimator": "gradient.estimator",
     "estimate": "gradient.estimator",
@@ -50,9 +58,20 @@ _HOMES = {
     "assign": "play.weights",
     "weights": "play.weights",
     "report": "reporting.report",
+    "Comparison": "evaluation.evaluate",
     "evaluate": "evaluation.evaluate",
+    "Gain": "evaluation.gain",
+    "gain": "evaluation.gain",
+    "Standing": "evaluation.standing",
+    "compare": "evaluation.standing",
     "Explanation": "evaluation.explain",
     "explain": "evaluation.explain",
+    "Plan": "evaluation.planning",
+    "plan": "evaluation.planning",
+    "Replay": "evaluation.replaying",
+    "replay": "evaluation.replaying",
+    "Price": "evaluation.price",
+    "price_of_guardrails": "evaluation.price",
     "Sweep": "evaluation.sweep",
     "sweep": "evaluation.sweep",
 }
@@ -66,27 +85,40 @@ _MODULES = {
 
 __all__ = [
     "Baseline",
+    "Comparison",
     "Estimator",
     "Explanation",
+    "FittedProblem",
+    "Gain",
     "InputError",
     "Learned",
+    "Plan",
     "Player",
+    "Price",
     "Problem",
     "Recipe",
+    "Replay",
     "Settings",
+    "Standing",
     "Sweep",
     "__version__",
     "annealed",
     "assign",
+    "compare",
     "estimate",
     "evaluate",
     "exact",
     "explain",
+    "fit",
+    "gain",
     "learn",
     "load",
+    "plan",
     "policies",
+    "price_of_guardrails",
     "priors",
     "problems",
+    "replay",
     "report",
     "rewards",
     "sweep",

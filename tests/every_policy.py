@@ -15,7 +15,7 @@ TABLES = {
     "optimal-graph": gb.Problem(gb.priors.Beta(arms=3), horizon=12),
     "optimal-grid": gb.problems.named("distractors", arms=4, horizon=HORIZON),
 }
-SAMPLED = ("ts", "hierarchical-ts")  # whose JAX policies draw samples, and have no probabilities
+SAMPLED = ("ts", "hierarchical-ts", "ts-gaussian", "discounted-ts")  # JAX draws samples, no probabilities
 ALL = [*gb.policies.POLICIES, *gb.policies.TABLES]
 
 
@@ -26,11 +26,14 @@ def learned(name, arms=ARMS, horizon=HORIZON, **settings):
     policy = dataclasses.replace(gb.policies.named(name), **settings).bind(arms, horizon)
     params = policy.init(jax.random.key(1))
     rng = np.random.default_rng(2)
-    if name in ("lstm", "index"):
+    if name in ("lstm", "index", "discounted-index"):
         params = {
             key: np.asarray(leaf) + 0.1 * rng.normal(size=leaf.shape).astype(np.float32)
             for key, leaf in params.items()
-        }
+            if key != "forgetting"
+        } | {key: leaf for key, leaf in params.items() if key == "forgetting"}
+    if name == "discounted-kl-softelim":
+        params = {"theta": 0.4, "a": 0.7, "b": 2.3, "forgetting": 0.03}
     if name == "kl-softelim":
         params = {"theta": 0.4, "a": 0.7, "b": 2.3}
     return Learned(policy, policy.as_params(params), {}, {})

@@ -55,7 +55,7 @@ class Running:
     def __init__(self, db, *words, token=None):
         self.db, self.words, self.port = str(db), words, free_port()
         self.token = token or new_token(self.db, "admin")
-        self.log = b""
+        self.log = bytearray()  # bytes would be copied with every line
         self.start()
 
     def start(self):

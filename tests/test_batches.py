@@ -252,5 +252,5 @@ def test_what_batches_do_not_have_is_refused():
             refused()
     with pytest.raises(InputError, match="not a multiple of pulls_per_round = 7"):
         problem.replace(pulls_per_round=7)
-    with pytest.raises(InputError, match="batches need bernoulli rewards"):
+    with pytest.raises(InputError, match="batches need rewards whose sums can be drawn"):
         problems.named("beta-10").replace(pulls_per_round=10)

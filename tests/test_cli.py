@@ -188,12 +188,12 @@ GAUSSIAN = "horizon = 20\n[prior]\nkind = 'gaussian'\narms = 2\n[rewards]\nkind 
 TABLE = "horizon = 8\n[prior]\nkind = 'table'\nfile = 't.npz'\n"
 
 
-def test_gaussian_problem_is_learned_without_thompson_sampling(run, tmp_path):
+def test_gaussian_problem_is_compared_with_thompson_sampling_of_normal_beliefs(run, tmp_path):
     (tmp_path / "mine.toml").write_text(GAUSSIAN)
     result = run(
         "learn", "mine.toml", "--iterations", 2, "--instances", 64, "--compare-on", 500, "--json"
     ).json
-    assert result["benchmarks"] == []
+    assert [entry["name"] for entry in result["benchmarks"]] == ["ts-gaussian:prior"]
     assert result["problem"]["name"] == "mine"
     assert result["problem"]["prior"] == {"kind": "gaussian", "arms": 2, "mean": 0.0, "sd": 1.0}
     assert (tmp_path / "runs" / "mine-softelim" / "policy.safetensors").is_file()

@@ -46,9 +46,9 @@ def test_features_exist_where_arms_are_impossible():
 @pytest.mark.parametrize(
     ("policy", "better", "worse", "times"),
     [
-        (SoftElim(theta=0.1), "critic", "optimal", 1.5),
+        pytest.param(SoftElim(theta=0.1), "critic", "optimal", 1.5, marks=pytest.mark.slow),
         (SoftElim(theta=0.3), "critic", "optimal", 1.5),
-        (SoftElim(theta=0.1), "luck", "critic", 1.15),
+        pytest.param(SoftElim(theta=0.1), "luck", "critic", 1.15, marks=pytest.mark.slow),
         (SoftElim(theta=0.3), "luck", "critic", 1.5),
     ],
 )

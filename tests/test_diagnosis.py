@@ -66,7 +66,7 @@ class TooMuch(Reward):
     ("factor", "total"),
     [
         (np.nan, "nan"),
-        (1.1, "1.1"),
+        pytest.param(1.1, "1.1", marks=pytest.mark.slow),
         pytest.param(np.inf, "inf", marks=pytest.mark.slow),
         pytest.param(0.0, "0", marks=pytest.mark.slow),
     ],

@@ -209,6 +209,7 @@ def test_batches_are_those_of_all_histories():
     assert_z(found.pulls[0].mean, found.pulls[0].se, 0.5)
 
 
+@pytest.mark.slow
 def test_rare_rewards_are_shown_where_they_differ():
     """With rates near .015, differences of means fill the columns; on an axis to 1 all are in one."""
     prior = gb.priors.Hierarchical(arms=4, a=2.4, b=143, strength=1400)

@@ -19,7 +19,7 @@ from gradband.play.player import Player
 from gradband.policies.onnx import as_onnx, write
 
 pytestmark = pytest.mark.brief
-SAMPLING = ("ts", "hierarchical-ts", "bayes-ucb", "explore-then-commit")
+SAMPLING = ("ts", "hierarchical-ts", "ts-gaussian", "discounted-ts", "bayes-ucb", "explore-then-commit")
 
 
 class Session:

@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from gradband.cli import figures
+from gradband.core import figures
 
 
 def boxes(texts, figure):

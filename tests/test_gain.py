@@ -19,7 +19,7 @@ from gradband.cli.learn import show_gain
 from gradband.cli.main import main
 from gradband.core import statistics
 from gradband.core.errors import InputError
-from gradband.evaluation import compare_with_defaults
+from gradband.evaluation import compare_with_defaults, gain
 from gradband.evaluation.evaluate import Comparison, Row
 from gradband.policies import Counts
 from gradband.policies.given import parse_policy
@@ -108,6 +108,7 @@ def test_rivals_are_named_as_compare_names_them():
         assert parse_policy(name) == policy
         assert "," not in name
     usual = {"uniform", "split", "split:share=0.25", "ts", "ucb1"}
+    usual |= {"platform-ts", "platform-ts:rule=statsig"}
     level = "hierarchical-ts:a=2.363+b=143.1+strength=1381"
     assert set(found) == {*usual, "ts:a=2.07+b=129.9", level}
     assert set(compare_with_defaults.rivals([priors.Mixture(3, [1.0], [2.0], [3.0])])) == usual
@@ -151,6 +152,29 @@ def test_every_situation_has_its_own_instances(fitted, tmp_path, monkeypatch):
     assert "The promise " in compare_with_defaults.in_words([held])
 
 
+def test_a_gain_is_the_same_from_a_fit_and_from_its_file(tmp_path, monkeypatch):
+    """Both have the same problem, the same other priors and the same experiments held out."""
+    asked = []
+
+    def measured(learned, problem, known, **how):
+        others, held_out, unit = known
+        assert not unit
+        numbers = held_out.starts.tolist(), held_out.pulls.tolist(), held_out.successes.tolist()
+        asked.append((problem.describe(), [prior.describe() for prior in others], *numbers))
+        assert (how["instances"], how["seed"]) == (40, 1)
+        return [situation(compare_with_defaults.HELD_OUT, MANY, learned=110.0, ts=100.0)]
+
+    monkeypatch.setattr(gain, "measure_on", measured)
+    fit = gb.fit(as_csv(tmp_path / "tests.csv", drawn(15, arms=2, pulls=300)), horizon=20, held_out=0.4)
+    file = fit.save(tmp_path)["problem"]
+    for source in (fit, file, tmp_path / "fitted.toml"):
+        found = gb.gain("softelim", source, instances=40, seed=1)
+        assert found.in_words() == found.as_dict()["words"]
+        assert repr(found).startswith("Gain(+4.9")
+    assert asked[0] == asked[1] == asked[2]
+    assert len(asked[0][1]) == 1
+
+
 def test_a_long_test_is_measured_on_fewer_instances():
     usual = priors.Beta(4)
     short, long = gb.Problem(usual, 40), gb.Problem(usual, 20_000, pulls_per_round=200)
@@ -175,7 +199,8 @@ def test_learn_tells_the_gain(fitted, tmp_path, monkeypatch, capsys):
     for entry in found.values():
         rows = {row["name"]: row for row in entry["policies"]}
         assert {"learned", "uniform", "split", "split:share=0.25", "ts", "ucb1"} < set(rows)
-        assert len(rows) == 8
+        assert {"platform-ts", "platform-ts:rule=statsig"} < set(rows)
+        assert len(rows) == 10
         assert entry["best_rival"] != "learned"
         assert rows["learned"]["gain"] is None
         more = 1000 / 40 * (rows["learned"]["reward"]["mean"] - rows["ucb1"]["reward"]["mean"])
@@ -188,6 +213,8 @@ def test_learn_tells_the_gain(fitted, tmp_path, monkeypatch, capsys):
         for name in ("rates 50 % lower", "as fitted", "rates 50 % higher")
     )
     assert low < middle < high
+    again = gb.gain(tmp_path / "policy.safetensors", fitted, instances=500)
+    assert [entry.as_dict() for entry in again.situations] == result["gain"], "in Python it is the same"
 
 
 def test_the_tables_of_a_gain_can_be_read(capsys):
@@ -315,5 +342,8 @@ def test_scaled_rates_are_scaled():
         np.asarray(jax.jit(jax.vmap(prior.sample))(keys)) for prior in (base, priors.Scaled(base, 1.5))
     )
     assert other == pytest.approx(np.minimum(1.5 * one, 1.0))
+    level = priors.Gaussian(2, 3.0)
+    one, other = (np.asarray(prior.sample(keys[0])) for prior in (level, priors.Scaled(level, 1.5)))
+    assert other == pytest.approx(1.5 * one), "rewards of any size are not capped"
     with pytest.raises(InputError, match="can be scaled"):
-        priors.Scaled(priors.Gaussian(2), 0.5)
+        priors.Scaled(priors.Table(np.zeros((2, 2, 2))), 0.5)

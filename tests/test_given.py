@@ -139,7 +139,7 @@ def test_fair_references_leave_out_what_equals_another_or_can_not_be_played():
     assert names(gb.priors.Hierarchical(3, 2, 98, 500)) == ["ts", "ts:prior", "gittins"]
     assert names(gb.priors.Beta(2, [1, 2])) == ["ts", "gittins"]
     assert names(gb.priors.Finite([[0.6, 0.4], [0.4, 0.6]])) == ["ts", "gittins"]
-    assert names(gb.priors.Gaussian(3)) == []
+    assert names(gb.priors.Gaussian(3)) == ["ts-gaussian:prior"]
     level = with_prior("ts", gb.Problem(gb.priors.Hierarchical(3, 2, 98, 500), 50))
     assert level == gb.policies.HierarchicalTS(a=2.0, b=98.0, strength=500.0)
 

@@ -1,4 +1,4 @@
-"""The rooms of the package: who imports whom, what production never imports, and README's map of them."""
+"""The rooms of the package: who imports whom, what production never imports, and CONTRIBUTING's map."""
 
 import ast
 import re
@@ -109,7 +109,7 @@ def test_production_imports_neither_jax_nor_anything_heavy():
 
 
 def modules(folder):
-    """What README names of a room: its modules, and the folders in it."""
+    """What the map names of a room: its modules, and the folders in it."""
     for path in folder.iterdir():
         if path.suffix == ".py" and path.stem != "__init__":
             yield path.stem
@@ -117,9 +117,9 @@ def modules(folder):
             yield f"{path.name}/"
 
 
-def test_readme_has_a_map_of_the_rooms():
+def test_contributing_has_a_map_of_the_rooms():
     """One row for each room, in their order, that names its modules."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `([a-z]+)/` \| ([^|]*) \| [^|]+ \|$", text, re.MULTILINE)
     assert [room for room, _ in rows] == list(ROOMS)
     for room, named in rows:

@@ -152,7 +152,9 @@ def test_kl_softelim_is_its_formula():
 
 
 @pytest.mark.parametrize(
-    "policy", [LSTM(hidden=8), IndexNetwork(hidden=8), KLSoftElim()], ids=lambda p: p.name
+    "policy",
+    [LSTM(hidden=8), pytest.param(IndexNetwork(hidden=8), marks=pytest.mark.slow), KLSoftElim()],
+    ids=lambda p: p.name,
 )
 def test_a_file_keeps_the_policy(policy, tmp_path):
     problem = gb.problems.named("two-point", horizon=10)
@@ -164,7 +166,11 @@ def test_a_file_keeps_the_policy(policy, tmp_path):
 
 
 @pytest.mark.parametrize("baseline", [pytest.param("self", marks=pytest.mark.slow), "luck"])
-@pytest.mark.parametrize("policy", [LSTM(hidden=3, head=2.0), IndexNetwork(hidden=3)], ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "policy",
+    [LSTM(hidden=3, head=2.0), pytest.param(IndexNetwork(hidden=3), marks=pytest.mark.slow)],
+    ids=lambda p: p.name,
+)
 def test_gradients_through_a_rollout_agree_with_the_exact_ones(policy, baseline):
     """Reverse mode, with rounds computed again: along three directions, at |z| < 5."""
     problem = gb.problems.named("two-point", horizon=4)

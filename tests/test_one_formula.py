@@ -53,6 +53,7 @@ OTHERS = [
     ("kl-ucb", {"c": 3.0}),
     ("ucb-v", {"c": 0.5, "zeta": 1.2, "zeta_0": 1.0}),
     ("split", {"share": 0.1}),
+    ("platform-ts", {"rule": "statsig", "period": 5}),
     ("gittins", {"a": 0.5, "b": 3.0}),
     ("index", {"hidden": 5, "a": 0.3, "b": 20.0}),
     ("lstm", {"hidden": 7, "bias_scale": 1.0}),
@@ -130,9 +131,9 @@ def by_quadrature(a, b):
     ("a", "b"),
     [
         ([1, 1, 1], [1, 1, 1]),
-        ([1, 30, 4], [1, 2, 90]),
+        pytest.param([1, 30, 4], [1, 2, 90], marks=pytest.mark.slow),
         ([151, 160, 140, 1], [9851, 9840, 9900, 1]),
-        ([0.2, 0.5, 3], [0.3, 7, 3.5]),
+        pytest.param([0.2, 0.5, 3], [0.3, 7, 3.5], marks=pytest.mark.slow),
         ([1e5 + 1, 1e5 + 200.5, 1], [9e5, 9e5, 10]),
     ],
 )

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import math
 import subprocess
 import sys
 
@@ -111,8 +112,9 @@ def test_batches_are_shared_out_and_heard_of_together(files, name):
     again = single.select_many(30)
     sums = [pulls // 2 for pulls in again]
     single.update_many(again.id, sums)
-    with pytest.raises(gb.InputError, match="its sum cannot be 31"):
-        player.update_many(batch, [31] + [0] * (ARMS - 1))
+    wrong = math.inf if KNOWN[name].any_sums else 31
+    with pytest.raises(gb.InputError, match="sum"):
+        player.update_many(batch, [wrong] + [0] * (ARMS - 1))
     with pytest.raises(gb.InputError, match="one sum for each"):
         player.update_many(batch, [1])
     with pytest.raises(gb.InputError, match="is a batch"):
@@ -140,14 +142,14 @@ def test_batches_follow_the_probabilities(files):
 
 @pytest.mark.parametrize("name", ALL)
 def test_a_restored_player_has_the_same_future(files, name):
-    player, rng = Player(files(name), seed=5), np.random.default_rng(1)
+    player, rng = Player(files(name), seed=5, clock=lambda: 1e9), np.random.default_rng(1)
     waiting = []
     for _ in range(8):
         waiting.append(player.select())
         if rng.random() < 0.7:
             player.update(waiting.pop(0), round(rng.random(), 2))
     text = json.dumps(player.state())
-    other = Player(files(name), seed=99)
+    other = Player(files(name), seed=99, clock=lambda: 1e9)
     other.select()
     other.restore(json.loads(text))
     assert other.state() == player.state()

@@ -113,7 +113,7 @@ def open_mpi(count, rank):
 @pytest.mark.slow
 @pytest.mark.parametrize("environment", [slurm, open_mpi])
 def test_processes_find_each_other_by_themselves(alone, tmp_path, environment):
-    words = [*LEARN, *SMALL, *WORDS, "--distributed", "--out", str(tmp_path / "together")]
+    words = [*LEARN, *SMALL, *WORDS, "--coordinator=auto", "--out", str(tmp_path / "together")]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     running = [subprocess.Popen(words, env=os.environ | environment(2, rank), **pipes) for rank in (0, 1)]
     codes, said = ended(running)
@@ -185,7 +185,8 @@ def test_a_process_that_fails_ends_the_others(tmp_path, victim):
     assert "another process of this run has ended" in said[1 - victim][1]
 
 
-@pytest.mark.parametrize("told", [1, pytest.param(0, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("told", [0, 1])
 def test_a_signal_to_one_process_is_one_to_all(tmp_path, told):
     """They leave after the same iteration, and the first one keeps it."""
     folder = tmp_path / "together"
@@ -262,7 +263,7 @@ def test_what_is_said_of_the_processes_is_checked(given, says):
 
 
 def test_without_others_that_is_said(tmp_path):
-    words = [*LEARN, *SMALL, "--distributed", "--out", str(tmp_path)]
+    words = [*LEARN, *SMALL, "--coordinator=auto", "--out", str(tmp_path)]
     clean = {
         key: value for key, value in os.environ.items() if not key.startswith(("SLURM", "OMPI", "KUBE"))
     }

@@ -90,6 +90,7 @@ def test_where_means_are_unknown_networks_do_without_a_critic():
     assert learned.about["training"]["baseline"] == "leave-one-out"
 
 
+@pytest.mark.slow
 def test_a_curriculum_has_only_horizons_that_can_be_played():
     """Whole batches, and a round for each arm of a policy that pulls all of them first."""
     network = recipes.NETWORK
@@ -129,6 +130,7 @@ def test_unknown_recipes_are_refused():
         gb.learn(DQN(), SMALL, recipe="paper")
 
 
+@pytest.mark.slow
 def test_a_critic_survives_an_interruption(tmp_path):
     settings = {"iterations": 6, "instances": 64, "curriculum": [10], "seed": 2}
     whole = gb.learn(LSTM(hidden=4), SMALL, **settings)

@@ -159,7 +159,7 @@ def test_malformed_requests_are_refused(service):
 
 @pytest.mark.slow
 def test_a_million_malformed_requests_are_refused(service):
-    with ThreadPoolExecutor(4) as threads:
-        jobs = [threads.submit(check_malformed, service, 250_000, seed) for seed in range(4)]
+    with ThreadPoolExecutor(8) as threads:
+        jobs = [threads.submit(check_malformed, service, 125_000, seed) for seed in range(8)]
         for job in jobs:
             job.result()

@@ -12,7 +12,8 @@ from gradband.play.settings import Settings, seconds
 
 pytestmark = pytest.mark.brief
 KNOWN = gb.policies.POLICIES | gb.policies.TABLES
-CANNOT_CORRECT = ("lstm", "explore-then-commit", "split", "optimal-graph")
+FORGETFUL = [name for name, policy in KNOWN.items() if getattr(policy, "forgets", False)]
+CANNOT_CORRECT = ("lstm", "explore-then-commit", "platform-ts", "split", "optimal-graph", *FORGETFUL)
 
 
 class Clock:

@@ -6,6 +6,7 @@ import time
 from rich.console import Console
 
 from gradband.cli import terminal
+from gradband.core import live_bars
 
 
 def test_long_work_without_a_terminal_says_how_far_it_is(monkeypatch):
@@ -33,7 +34,7 @@ def test_short_work_without_a_terminal_says_nothing(monkeypatch):
 
 def test_the_clock_of_a_bar_goes_on_when_a_piece_of_work_is_done():
     now = 0.0
-    bar = terminal.live_bars(Console(file=io.StringIO(), force_terminal=True), terminal.Elapsed())
+    bar = live_bars.live_bars(Console(file=io.StringIO(), force_terminal=True), live_bars.Elapsed())
     bar.get_time = lambda: now
     task = bar.add_task("evaluating", total=1, note="")
     tell = terminal.in_turn(lambda done, note: bar.update(task, completed=done, note=note), ["a", "b"])

@@ -17,6 +17,8 @@ from gradband.cli.gradient import gradient
 from gradband.cli.learn import learn
 from gradband.cli.old_options import update_words
 from gradband.cli.optimum import optimum
+from gradband.cli.plan import plan
+from gradband.cli.replay import replay
 from gradband.cli.reproduce import reproduce
 from gradband.core.errors import InputError
 
@@ -48,6 +50,8 @@ def root(
 
 app.command()(fit)
 app.command()(learn)
+app.command()(plan)
+app.command()(replay)
 app.command("play", help=play.SUMMARY)(lambda: play.play(sys.argv[2:]))  # these have parsers of their own
 app.command("weights", help=weights.SUMMARY)(lambda: weights.weights(sys.argv[2:]))
 app.command("report", help=report.SUMMARY)(lambda: report.report(sys.argv[2:]))

@@ -40,9 +40,10 @@ def compare(
 
       gradband compare --policies ts,my_policies.py:Tempered
     """
+    import gradband as gb
     from gradband.cli import figures
     from gradband.evaluation.evaluate import fresh_instances
-    from gradband.evaluation.standing import START, Standing, usual_policies
+    from gradband.evaluation.standing import OPTIMAL, stages, usual_policies
     from gradband.policies.given import from_command_line
 
     task = options.load_problem(problem, arms, horizon, noise, afterwards)
@@ -50,25 +51,26 @@ def compare(
     fresh_instances(task, instances)
     words = None if policies is None else [word for word in policies.split(",") if word]
     entries: dict[str, Any] = {
-        word: None if word == "optimal" else from_command_line(word, task, trust) for word in words or ()
+        word: word if word == OPTIMAL else from_command_line(word, task, trust) for word in words or ()
     }
     if words is None:
         entries = {**usual_policies(task)}
     shared.make_folder(folder)
-    if "optimal" in entries:
-        entries["optimal"] = shared.optimal_policy(task)
-    optimum, note = shared.known_optimum(task)
-    # The way to the optimum begins at Thompson sampling, which is measured even if nobody asked for it.
-    unasked = optimum is not None and bool(entries) and START not in entries
-    added = {START: START} if unasked else {}
-    where: dict[str, Any] = {"seed": seed, "devices": devices, "memory": memory}
-    found = Standing.of(shared.measure(entries | added, task, instances=instances, **where), optimum)
-    found = found.without(START) if unasked else found
+    with terminal.progress("comparing") as update:
+        found = gb.compare(
+            entries,
+            task,
+            instances=instances,
+            seed=seed,
+            devices=devices,
+            memory=memory,
+            progress=terminal.in_turn(update, stages(entries)),
+        )
     files = {"figure": str(folder / "regret.png"), "result": str(folder / "result.json")}
     result = {"problem": shared.about(task, problem), "seed": seed, **found.as_dict(), "files": files}
     title = shared.describe(task, problem)
-    figures.comparison(Path(files["figure"]), title, result["policies"], optimum)
-    title, notes = f"{title}, {found.instances} instances", f"{note}\nFiles: {', '.join(files.values())}"
-    terminal.emit(
-        result, json, lambda: shared.show_standing(found, title, notes, details=True), files["result"]
-    )
+    figures.comparison(Path(files["figure"]), title, found)
+    notes = f"{found.note}\nFiles: {', '.join(files.values())}"
+    title = f"{title}, {found.instances} instances"
+    (table,) = found.tables()
+    terminal.emit(result, json, lambda: terminal.show(table, title, notes), files["result"])

@@ -1,7 +1,5 @@
 """`gradband explain`."""
 
-import itertools
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -76,32 +74,6 @@ def explain(
 
 def show(found: "Explanation", title: str, files: dict[str, str]) -> None:
     """Prints what the policy does early, midway and late."""
-    from gradband.cli.figures import span
-
-    rounds = "pulls" if found.problem.pulls_per_round > 1 else "rounds"
-    columns = ["", rounds, "pulls the best so far", "± se"]
-    columns += [] if found.maps.optimal is None else ["agrees with the optimal policy", "± se"]
-    rows = []
-    for window in found.windows:
-        shares = [share for share in (window.leading, window.agreement) if share]
-        cells = [text for s in shares for text in (f"{100 * s.mean:.1f} %", f"{100 * s.se:.1f}")]
-        rows.append([window.name, span(window.first, window.last), *cells])
-    notes = f"Left alone, with less than 1 % of the pulls: {list_arms(found.left_alone)}.\n"
-    notes += f"There is no optimal policy to show. {found.note}\n" if found.note else ""
-    notes += f"Files: {', '.join(files.values())}"
-    terminal.print_table(f"{title}, {found.instances} instances", columns, rows, notes)
-
-
-def list_arms(arms: Sequence[int]) -> str:
-    """Arms in words, with consecutive ones as a range.
-
-    >>> list_arms([1, 4, 5, 6]), list_arms([2]), list_arms([])
-    ('arms 1, 4–6', 'arm 2', 'no arm')
-    """
-    from gradband.cli.figures import span
-
-    # Within a run of consecutive arms, an arm's number less its place is constant.
-    groups = itertools.groupby(enumerate(arms), lambda entry: entry[1] - entry[0])
-    runs = [[arm for _, arm in group] for _, group in groups]
-    words = ", ".join(span(run[0], run[-1]) for run in runs)
-    return f"arm{'s' if len(arms) > 1 else ''} {words}" if runs else "no arm"
+    (table,) = found.tables()
+    notes = f"{table.notes}\nFiles: {', '.join(files.values())}"
+    terminal.show(table, f"{title}, {found.instances} instances", notes)

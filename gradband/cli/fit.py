@@ -1,14 +1,25 @@
 """`gradband fit`."""
 
-import math
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
 from gradband.cli import options, shared, terminal
 
+if TYPE_CHECKING:
+    from gradband.problems.fitted import FittedProblem
 
+MORE = {
+    "decided": "Outcomes: column with the time of the decision, to measure how late rewards come.",
+    "rewarded": "Outcomes: column with the time at which the reward was known.",
+    "mean": "Rewards of any size: column with the mean reward of an arm.",
+    "variance": "Rewards of any size: column with the variance of an arm's rewards.",
+    "unit": "Unit of rewards of any size, such as € (default: reward).",
+}
+
+
+@options.with_texts(MORE)
 def fit(
     data: Annotated[Path, Argument(metavar="DATA", help="A CSV or Parquet file of past experiments.")],
     experiment: Annotated[str, Option(help="Column with the experiment.")] = "experiment",
@@ -18,7 +29,11 @@ def fit(
     reward: Annotated[str, Option(help="Outcomes, one row per pull: column with the rewards.")] = "reward",
     prior: Annotated[
         str,
-        Option(help="pooled, hierarchical, varying or mixture (default: best on held-out experiments)."),
+        Option(
+            help="pooled, hierarchical, varying or mixture; for rewards of any size gaussian, "
+            "hierarchical-gaussian, zero-inflated or varying-zero-inflated (default: best on held-out "
+            "experiments)."
+        ),
     ] = "",
     arms: Annotated[int | None, Option(help="Arms of a test (default: as in most experiments).")] = None,
     horizon: Annotated[
@@ -45,13 +60,15 @@ def fit(
     seed: options.Seed = 0,
     out: Annotated[Path | None, Option(help="Folder for files (default: runs/DATA-fit).")] = None,
     json: options.Json = False,
+    **more: Any,
 ) -> None:
     """Fit priors to past experiments, and write a problem for `gradband learn`.
 
     A row is an arm of an experiment with its pulls and successes, or, if there is
-    a column of rewards, a single pull. CSV files may be separated by commas,
-    semicolons or tabs, and compressed with gzip. Priors are compared by their
-    likelihood on held-out experiments.
+    a column of rewards, a single pull. Rewards of any size, such as revenue,
+    have one row per pull too, or one per arm with pulls, mean and variance.
+    CSV files may be separated by commas, semicolons or tabs, and compressed
+    with gzip. Priors are compared by their likelihood on held-out experiments.
 
     Examples:
 
@@ -64,39 +81,46 @@ def fit(
       gradband fit tests.csv --horizon 5000 --afterwards 100000
 
       gradband fit daily.csv.gz --sum --held-out-last
+
+      gradband fit log.csv --reward bought --decided shown_at --rewarded known_at
+
+      gradband fit orders.parquet --reward revenue --unit €
+
+      gradband fit weekly.csv --mean per_visitor --variance its_variance
     """
-    from gradband.problems import fitted
-    from gradband.problems import past_experiments as past
+    import gradband as gb
 
-    fitted.check_prior(prior, arms_matter)
-    test = fitted.Design(arms, horizon, pulls_per_round, afterwards)
-    columns = past.Columns(experiment, arm, pulls, successes, reward)
-    everything = past.read(data, columns, arms_matter, drop_bad, add_up)
-    parts = everything.split(held_out, seed, held_out_last)
-    test = test.like(everything)
-    folder = shared.make_folder(out or Path("runs") / shared.file_name(f"{data.stem}-fit"))
     with terminal.progress("fitting") as update:
-        found = fitted.fit_problem(*parts, test, prior, tuple(everything.notes), update)
-    files = found.save(folder, data.stem) | {"result": str(folder / "result.json")}
+        found = gb.fit(
+            data,
+            experiment=experiment,
+            arm=arm,
+            pulls=pulls,
+            successes=successes,
+            reward=reward,
+            prior=prior,
+            held_out=held_out,
+            held_out_last=held_out_last,
+            arms_matter=arms_matter,
+            drop_bad=drop_bad,
+            add_up=add_up,
+            seed=seed,
+            progress=update,
+            arms=arms,
+            horizon=horizon,
+            pulls_per_round=pulls_per_round,
+            afterwards=afterwards,
+            **more,
+        )
+    folder = shared.make_folder(out or Path("runs") / shared.file_name(f"{data.stem}-fit"))
+    files = found.save(folder) | {"result": str(folder / "result.json")}
     result = {**found.as_dict(), "seed": seed, "file": files["problem"], "files": files}
-    title = f"{data.name}: {len(found.experiments)} experiments fitted, {len(found.held_out)} held out"
-    terminal.emit(result, json, lambda: show(title, result), files["result"])
+    terminal.emit(result, json, lambda: show(found, data.name, files), files["result"])
 
 
-def show(title: str, result: dict[str, Any]) -> None:
+def show(found: "FittedProblem", source: str, files: dict[str, str]) -> None:
     """Prints the fitted priors, and the next command."""
-    rows = []
-    for row in result["priors"]:
-        numbers = ", ".join(f"{name} {value['mean']:.4g}" for name, value in row["numbers"].items())
-        below = f"{row['below']:.3f}" if row["below"] else ""
-        se = f"{row['below_se']:.3f}" if row["below"] and math.isfinite(row["below_se"]) else ""
-        rows.append([row["name"], numbers, f"{row['log_likelihood']:.3f}", below, se])
-    notes = [
-        *result["notes"],
-        f"Chosen: {result['prior']['name']}, for {result['arms']} arms and {result['horizon']} pulls. "
-        "Log-likelihoods are means over held-out experiments.",
-        f"Files: {', '.join(result['files'].values())}",
-        f"Next: gradband learn {result['file']}",
-    ]
-    columns = ["prior", "what it says", "log-likelihood", "below the best", "± se"]
-    terminal.print_table(title, columns, rows, "\n".join(notes), texts=2)
+    (table,) = found.tables()
+    next_steps = f"Files: {', '.join(files.values())}\nNext: gradband learn {files['problem']}"
+    title = f"{source}: {len(found.experiments)} experiments fitted, {len(found.held_out)} held out"
+    terminal.show(table, title, f"{table.notes}\n{next_steps}")

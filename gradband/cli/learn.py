@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from gradband.cli import options, shared, terminal
-from gradband.core.errors import StoppedError
+from gradband.core.errors import InputError, StoppedError
 
 if TYPE_CHECKING:
     from gradband.evaluation.compare_with_defaults import Situation
@@ -54,12 +54,22 @@ def learn(
     devices: options.Devices = None,
     memory: options.Memory = None,
     out: Annotated[Path | None, Option(help="Folder for files (default: runs/PROBLEM-POLICY).")] = None,
+    report: Annotated[
+        Path | None,
+        Option(
+            metavar="PAGE.html",
+            help="On a fitted problem: write a page for the people who decide whether to adopt the policy.",
+        ),
+    ] = None,
     resume: Annotated[bool, Option("--resume", help="Resume from the checkpoint in the folder.")] = False,
-    distributed: Annotated[
-        bool,
-        Option("--distributed", help="One of several processes started by Slurm, Open MPI or Kubernetes."),
-    ] = False,
-    coordinator: Annotated[str | None, Option(help="HOST:PORT of the first of several processes.")] = None,
+    coordinator: Annotated[
+        str | None,
+        Option(
+            metavar="auto|HOST:PORT",
+            help="One of several processes: auto if Slurm, Open MPI or Kubernetes started them, or the "
+            "address of the first.",
+        ),
+    ] = None,
     peers: Annotated[int | None, Option("--processes", help="Number of processes.")] = None,
     rank: Annotated[int | None, Option("--process-id", help="Number of this process, from 0.")] = None,
     json: options.Json = False,
@@ -91,26 +101,31 @@ def learn(
 
       gradband learn distractors --arms 10 --policy lstm --recipe paper
 
-      gradband learn runs/tests-fit/fitted.toml --policy index
-
       gradband learn two-point --policy my_policies.py:Tempered
 
-      srun gradband learn bernoulli-10 --policy index --distributed
+      gradband learn runs/tests-fit/fitted.toml --policy index --report page.html
+
+      srun gradband learn bernoulli-10 --policy index --coordinator auto
     """
     from gradband import problems
     from gradband.cli import figures
     from gradband.engine import processes
     from gradband.evaluation.evaluate import fresh_instances
-    from gradband.evaluation.outcome import MOST_INSTANCES, named_parameters
+    from gradband.evaluation.outcome import MOST_INSTANCES
+    from gradband.policies.policy_file import named_parameters
 
     began = time.perf_counter()
-    if distributed or any(value is not None for value in (coordinator, peers, rank)):
-        processes.connect(coordinator, peers, rank)
+    if any(value is not None for value in (coordinator, peers, rank)):
+        processes.connect(None if coordinator == "auto" else coordinator, peers, rank)
     task, start = options.load_problem(problem, arms, horizon), options.parse_policy(policy)
     label = shared.label_of(task, problem)
     folder = folder_of_first(out or Path("runs") / shared.file_name(f"{label}-{start.name}"))
     fresh_instances(task, MOST_INSTANCES if compare_on is None else compare_on)
     fitted = problems.fit_of(problem)
+    if report is not None and fitted is None:
+        raise InputError("--report needs a problem that gradband fit wrote: it is about past experiments")
+    if report is not None:
+        shared.make_folder(report.parent)
     where: dict[str, Any] = {"seed": seed, "devices": devices, "memory": memory}
     settings = where | {
         "recipe": recipe,
@@ -127,14 +142,20 @@ def learn(
     files = {what: str(folder / name) for what, name in names.items()}
     learned.about["source"] = problem  # where explain finds a prior that is in a file of its own
     learned.save(files["policy"])
-    outcome, note = assess(learned, task, fitted, compare_on, where, files["policy"])
+    free = train_unguarded(start, learned, task, settings)
+    outcome, note = assess((learned, free), task, fitted, compare_on, where, files["policy"])
     learned.about["evaluation"] = outcome.evaluation()
     learned.save(files["policy"])
+    more = {}
+    if report is not None and fitted is not None:
+        more = {"decision": write_page(outcome, fitted, label, report, where | {"instances": compare_on})}
+        files["page"] = str(report)
     title, shown = f"{start.name} on {label}", named_parameters(learned.params)
     figures.training_curve(Path(files["curve"]), title, learned.history, shown, outcome.levels())
     result = {
         "problem": shared.about(task, problem),
         **outcome.as_dict(),
+        **more,
         "seed": seed,
         "seconds": time.perf_counter() - began,
         "files": files,
@@ -165,33 +186,42 @@ def folder_of_first(folder: Path) -> Path:
     return Path(scratch.name)
 
 
-def train(start: "Policy", task: "Problem", settings: dict[str, Any]) -> "Learned":
+def train(start: "Policy", task: "Problem", settings: dict[str, Any], what: str = "learning") -> "Learned":
     """Learns under a progress bar. If it is interrupted, the message says how to resume."""
     import gradband as gb
     from gradband.core.files import before
     from gradband.engine import processes
     from gradband.learning import interruption
+    from gradband.learning.learn import show_steps
 
     file = settings["checkpoint"]
-    there = any(map(os.path.lexists, (file, before(file))))
+    there = file is None or any(map(os.path.lexists, (file, before(file))))
     if settings["resume"] and start.trainer == "gradband" and processes.first() and not there:
         print(f"gradband: no checkpoint in {file.parent}: starting from scratch", file=sys.stderr)
 
-    def report(step: Any) -> None:
-        where = f"{step.iteration}/{step.iterations}  {in_words(step.params)}  n {step.horizon}"
-        words = f"{where}  |g| {step.norm:.3g}  regret {step.regret:.2f}"
-        update(step.iteration / step.iterations, words)
-
     try:
-        with terminal.progress("learning") as update:
-            return gb.learn(start, task, **settings, progress=report)
+        with terminal.progress(what) as update:
+            return gb.learn(start, task, **settings, progress=show_steps(update))
     except interruption.Interrupted as stopped:
         again = "the same command with --resume resumes from there"
         raise StoppedError(f"{stopped} ({again})", 128 + stopped.number) from None
 
 
+def train_unguarded(
+    start: "Policy", learned: "Learned", task: "Problem", settings: dict[str, Any]
+) -> "Learned | None":
+    """The policy learned without the problem's guardrails, which shows their price, if that is quick."""
+    from gradband.evaluation.outcome import size_of
+    from gradband.gradient.estimator import FEW
+
+    if task.guardrails is None or size_of(learned.params) > FEW:
+        return None
+    anew = settings | {"checkpoint": None, "resume": False}
+    return train(start, task.replace(guardrails=None), anew, "learning without guardrails")
+
+
 def assess(
-    learned: "Learned",
+    both: "tuple[Learned, Learned | None]",
     task: "Problem",
     fitted: tuple[dict[str, Any], Path] | None,
     compare_on: int | None,
@@ -200,12 +230,14 @@ def assess(
 ) -> "tuple[Outcome, str]":
     """Compares the learned policy, which is saved in `file`, under progress bars.
 
-    Returns the outcome and a sentence about the optimum.
+    It comes with the one that was learned without guardrails, if there is one. Returns the outcome and a
+    sentence about the optimum.
     """
-    from gradband.evaluation import compare_with_defaults, outcome
+    from gradband.evaluation import compare_with_defaults, outcome, price
     from gradband.evaluation.standing import Standing
     from gradband.learning import interruption
 
+    learned, paid = both[0], None
     how = where | {"instances": compare_on or outcome.instances_to_compare_on(learned, task)}
     situations: list[Situation] = []
     saved = f"interrupted while comparing; the learned policy is saved in {file}"
@@ -217,78 +249,57 @@ def assess(
                     situations = compare_with_defaults.measure(
                         learned, task, *fitted, **how, progress=lambda name, done: update(done, name)
                     )
+            if task.guardrails is not None:
+                with terminal.progress("price of guardrails") as update:
+                    paid = price.price_of_guardrails(
+                        *(learned, task, both[1]), **how, progress=lambda name, done: update(done, name)
+                    )
             optimum, note = shared.known_optimum(task)
     except interruption.Interrupted as stopped:
         raise StoppedError(str(stopped), 128 + stopped.number) from None
-    return outcome.Outcome(learned, task, Standing.of(table, optimum), tuple(situations)), note
+    return outcome.Outcome(learned, task, Standing.of(table, optimum), tuple(situations), paid), note
+
+
+def write_page(
+    outcome: "Outcome",
+    fitted: tuple[dict[str, Any], Path],
+    label: str,
+    file: Path,
+    how: dict[str, Any],
+) -> dict[str, Any]:
+    """Measures under a progress bar what the page needs, and writes it. Returns the decision."""
+    from gradband.core.files import write_text
+    from gradband.engine import processes
+    from gradband.evaluation.decision import decide
+    from gradband.evaluation.past_tests import Past
+    from gradband.reporting.decision_page import page
+
+    if how["instances"] is None:
+        del how["instances"]
+    with terminal.progress("page") as update:
+        past = Past.load(outcome.problem, *fitted)
+        found = decide(outcome, past, **how, progress=lambda name, done: update(done, name))
+    if processes.first():
+        write_text(file, page(found, label))
+    return found.as_dict()
 
 
 def show(outcome: "Outcome", title: str, notes: str) -> None:
     """Prints the comparison, the verdict, and the gain on a fitted problem."""
+    from gradband.policies.policy_file import params_in_words
+
     seconds = outcome.learned.about["training"]["seconds"]
     verdict = outcome.verdict.in_words(outcome.problem)
-    learned = f"Learned {in_words(outcome.learned.params)} in {seconds:.1f} s."
-    shared.show_standing(outcome.standing, title, f"{learned}\n{verdict}\n{notes}")
+    learned = f"Learned {params_in_words(outcome.learned.params)} in {seconds:.1f} s."
+    notes = notes if outcome.price is None else f"{outcome.price.in_words()}\n{notes}"
+    terminal.show(outcome.standing.as_text(title, f"{learned}\n{verdict}\n{notes}"))
     if outcome.situations:
         show_gain(list(outcome.situations))
 
 
 def show_gain(situations: "list[Situation]") -> None:
     """Prints the rewards on held-out experiments, the gain if the prior is wrong, and a check of both."""
-    from gradband.evaluation import compare_with_defaults
+    from gradband.evaluation.gain import Gain
 
-    held = next(entry for entry in situations if entry.name == compare_with_defaults.HELD_OUT)
-    terminal.print_table(
-        f"On {held.experiments} {compare_with_defaults.HELD_OUT}: successes per test, "
-        "and the gain of the learned policy",
-        ["policy", "successes", "± se", "per thousand pulls", "± se", "percent", "± se"],
-        [[row.name, *_numbers(held, row.name)] for row in held.table.rows],
-    )
-    verdict = compare_with_defaults.in_words(situations)
-    checks = [
-        [
-            f"{100 * check.share:.0f} %",
-            entry.name,
-            f"{check.promised:.2f}",
-            f"{check.real.mean:.2f}",
-            f"{check.real.se:.2f}",
-            {True: "yes", False: "no", None: "too few"}[check.holds],
-        ]
-        for entry in situations
-        for check in entry.check
-    ]
-    terminal.print_table(
-        "Gain over the best of the other policies, by what the truth is",
-        ["truth", "best of the others", "per thousand pulls", "± se", "percent", "± se"],
-        [[entry.name, entry.rival, *_numbers(entry, entry.rival)[2:]] for entry in situations],
-        "" if checks else verdict,
-        texts=2,
-    )
-    if checks:
-        terminal.print_table(
-            "A check without any model: gain of the winner of an equal split over the mean arm, per "
-            "thousand pulls",
-            ["explored", "draws of", "promised", "came true", "± se", "within 2 se"],
-            checks,
-            verdict,
-            texts=2,
-        )
-
-
-def _numbers(situation: "Situation", name: str) -> list[str]:
-    """A policy's successes per test and the learned policy's gain over it, with standard errors."""
-    from gradband.evaluation.compare_with_defaults import LEARNED
-
-    reward = situation.reward(name)
-    gains = () if name == LEARNED else (situation.gain(name), situation.percent(name))
-    texts = [text for value in gains for text in (f"{value.mean:+.3f}", f"{value.se:.3f}")]
-    return [f"{reward.mean:.1f}", f"{reward.se:.3f}", *(texts or [""] * 4)]
-
-
-def in_words(params: dict[str, Any]) -> str:
-    """A few parameters with their values, or how many there are."""
-    from gradband.evaluation.outcome import named_parameters, size_of
-
-    if not named_parameters(params):
-        return f"{size_of(params)} parameters"
-    return ", ".join(f"{name} = {float(value):.4g}" for name, value in params.items())
+    for table in Gain(tuple(situations)).tables():
+        terminal.show(table)

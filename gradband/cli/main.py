@@ -6,10 +6,11 @@ import sys
 import warnings
 
 from gradband import __version__
+from gradband.core import progress
 from gradband.core.errors import InputError, OthersEndedError, StoppedError
 from gradband.core.extras import extra_of, needs
 
-EXTRAS = {"fit": "data", "export": "onnx"}
+EXTRAS = {"fit": "data", "replay": "data", "export": "onnx"}
 """what a command needs if that is not the extra `learn`"""
 ALONE = ("play", "weights", "report", "serve")
 """commands with a parser of their own, which need neither Typer nor JAX"""
@@ -54,6 +55,7 @@ def run(words: list[str]) -> int:
     if command in ALONE:
         getattr(importlib.import_module(f"gradband.cli.{command}"), command)(words[1:])
         return 0
+    progress.silence()  # commands show their own
     try:
         from gradband.cli import app
 

@@ -4,7 +4,11 @@ import warnings
 
 from gradband.core.errors import InputError
 
-RENAMED = {"fit": {"--batch": "--pulls-per-round"}, "gradient": {"--runs": "--rollouts"}}
+RENAMED = {
+    "fit": {"--batch": "--pulls-per-round"},
+    "gradient": {"--runs": "--rollouts"},
+    "learn": {"--distributed": "--coordinator=auto"},
+}
 IN_A_RECIPE = {
     "--baseline": 'estimator = { baseline = "…" }',
     "--rollouts": "estimator = { rollouts = … }",

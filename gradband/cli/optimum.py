@@ -54,14 +54,6 @@ def optimum(
 
 def show(best: "Optimum", title: str, files: dict[str, str]) -> None:
     """Prints reward and regret, and how precise they are."""
-    notes = [f"Method: {best.method}, {best.seconds:.2f} s.", "Exact, up to rounding."]
-    if best.error:
-        notes[1] = f"The optimal reward is at most {best.error:.2g} higher, and the regret as much lower."
-    if best.loss is None:
-        notes.append("The policy's own reward is not known; gradband compare measures it.")
-    elif best.loss > 1e-9:
-        notes.append(f"The policy's reward is {best.loss:.2g} lower.")
-    if files:
-        notes.append(f"Files: {', '.join(files.values())}")
-    rows = [["reward", f"{best.reward:.6f}"], ["regret", f"{best.regret:.6f}"]]
-    terminal.print_table(title, ["", "Bayes optimum"], rows, "\n".join(notes))
+    (table,) = best.tables()
+    notes = [table.notes, *([f"Files: {', '.join(files.values())}"] if files else [])]
+    terminal.show(table, title, "\n".join(notes))

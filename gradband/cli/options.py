@@ -1,6 +1,8 @@
 """Arguments and options that several commands have. Heavy modules are imported when they are needed."""
 
+import inspect
 import re
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +16,28 @@ if TYPE_CHECKING:
     from gradband.problems import Problem
 
 
+def with_texts(helps: dict[str, str]) -> Callable[[Any], Any]:
+    """Gives a command more options, each a text that is empty by default, in place of its `**keywords`."""
+
+    def extended(command: Any) -> Any:
+        given = inspect.signature(command)
+        *own, rest = given.parameters.values()
+        more = [
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default="",
+                annotation=Annotated[str, Option(help=text)],
+            )
+            for name, text in helps.items()
+        ]
+        command.__signature__ = given.replace(parameters=[*own, *more])
+        del command.__annotations__[rest.name]
+        return command
+
+    return extended
+
+
 def policy_names(trained: bool = False) -> list[str]:
     """Names of all policies, or of the learned ones, read from their files: help need not import NumPy."""
     spec = find_spec("gradband.policies")
@@ -22,7 +46,7 @@ def policy_names(trained: bool = False) -> list[str]:
         for path in sorted(Path(folder).glob("*.py")):
             text = path.read_text(encoding="utf-8")
             no = set(re.findall(r"(listed|trained): ClassVar\[bool\] = False", text))
-            learned = re.search(r"OneParameter|def init\(", text) and "trained" not in no
+            learned = re.search(r"OneParameter|\(Forgetting|def init\(", text) and "trained" not in no
             if "listed" not in no and (learned or not trained):
                 found += re.findall(r'^    name: ClassVar\[str\] = "(.+)"', text, re.MULTILINE)
     return found
@@ -115,6 +139,14 @@ def parse_range(text: str) -> list[float]:
     if count < 1 or not -np.inf < low <= high < np.inf:
         raise InputError(f"theta must be low:high:count with low ≤ high and count ≥ 1, not {text!r}")
     return [float(value) for value in np.linspace(low, high, count)]
+
+
+def parse_numbers(option: str, text: str) -> list[int] | None:
+    """Whole numbers, separated by commas; None if there is no text."""
+    try:
+        return [int(word) for word in text.split(",")] if text else None
+    except ValueError:
+        raise InputError(f"{option} must be whole numbers, separated by commas, not {text!r}") from None
 
 
 def parse_start(text: str, policy: "Policy", problem: "Problem") -> dict[str, Any] | None:

@@ -65,13 +65,14 @@ class Parser(argparse.ArgumentParser):
 
 def add_guardrails(parser: argparse.ArgumentParser) -> None:
     """Options for what each arm gets at least and at most."""
-    floor = "Every arm's least probability (default: %(default)s)."
-    parser.add_argument("--floor", metavar="P", type=float, default=0.0, help=floor)
+    learned = "as the policy was learned"
+    floor = f"Every arm's least probability (default: {learned}, or 0)."
+    parser.add_argument("--floor", metavar="P", type=float, help=floor)
     parser.add_argument("--control", metavar="ARM", help="The name of the control.")
-    share = "The control's least probability (default: %(default)s)."
-    parser.add_argument("--control-share", metavar="P", type=float, default=0.0, help=share)
-    cap = "Every arm's greatest probability (default: %(default)s)."
-    parser.add_argument("--cap", metavar="P", type=float, default=1.0, help=cap)
+    share = f"The control's least probability (default: {learned}, or 0)."
+    parser.add_argument("--control-share", metavar="P", type=float, help=share)
+    cap = f"Every arm's greatest probability (default: {learned}, or 1)."
+    parser.add_argument("--cap", metavar="P", type=float, help=cap)
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:

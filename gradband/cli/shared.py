@@ -9,7 +9,6 @@ from gradband.core.errors import InputError
 
 if TYPE_CHECKING:
     from gradband.evaluation.evaluate import Comparison
-    from gradband.evaluation.standing import Standing
     from gradband.policies.policy_file import Learned
     from gradband.problems import Problem
 
@@ -30,11 +29,13 @@ def about(problem: "Problem", source: str) -> dict[str, Any]:
 
 
 def size_of(problem: "Problem") -> str:
-    """The number of arms, of rounds or pulls, and of pulls afterwards."""
+    """The number of arms, of rounds or pulls, of pulls afterwards, and what else is special."""
     words = f"{problem.arms} arms, {problem.horizon} rounds"
     if problem.pulls_per_round > 1:
         words = f"{problem.arms} arms, {problem.horizon} pulls in batches of {problem.pulls_per_round}"
-    return words + (f", {problem.afterwards} pulls afterwards" if problem.afterwards else "")
+    words += f", {problem.afterwards} pulls afterwards" if problem.afterwards else ""
+    words += ", within guardrails" if problem.guardrails is not None else ""
+    return words + (", with late rewards" if problem.delay is not None else "")
 
 
 def measure(entries: dict[str, Any], problem: "Problem", **how: Any) -> "Comparison":
@@ -45,37 +46,12 @@ def measure(entries: dict[str, Any], problem: "Problem", **how: Any) -> "Compari
         return gb.evaluate(entries, problem, **how, progress=terminal.in_turn(update, entries))
 
 
-def show_standing(found: "Standing", title: str, notes: str, details: bool = False) -> None:
-    """Prints policies' regrets, best first, and how far each is on the way from ts to the optimum.
-
-    With `details`, also how far each is from the first, and the seconds it took.
-    """
-    from gradband.cli.figures import shortened
-
-    shares, best = found.shares, found.table.rows[0].name
-    rows = []
-    for row in found.table.rows:
-        cells = [shortened(row.name), *terminal.with_error(row.regret)]
-        if details:
-            above = found.table.difference(row.name, best)
-            cells += ["", ""] if row.name == best else terminal.with_error(above)
-        cells += [terminal.share_bar(shares[row.name])] if shares else []
-        rows.append(cells + ([f"{row.seconds:.2f}"] if details else []))
-    columns = ["policy", "Bayes regret", "± se", *(["above the first", "± se"] if details else [])]
-    columns += ["from ts to the optimum"] if shares else []
-    terminal.print_table(title, columns + (["seconds"] if details else []), rows, notes)
-
-
 def known_optimum(problem: "Problem") -> tuple[float | None, str]:
     """The regret of the optimum, computed under a progress bar, or None; and a sentence about it."""
-    from gradband.exact.optimum import known_regret
+    from gradband.evaluation.standing import known_optimum
 
-    try:
-        with terminal.progress("optimum") as update:
-            regret = known_regret(problem, lambda done: update(done, "solving"))
-    except InputError as error:
-        return None, f"No optimum to compare with: {error}."
-    return regret, f"The optimum has a regret of {regret:.4f}."
+    with terminal.progress("optimum") as update:
+        return known_optimum(problem, lambda done: update(done, "solving"))
 
 
 def optimal_policy(problem: "Problem") -> "Learned":

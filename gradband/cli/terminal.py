@@ -5,18 +5,20 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from datetime import timedelta
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich import progress as rich_progress
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
+
+from gradband.core.live_bars import live_bars
+from gradband.core.progress import FIRST_WORDS, bar
+from gradband.core.progress import in_turn as in_turn
 
 if TYPE_CHECKING:
-    from gradband.core.statistics import Mean
+    from gradband.core.results import TextTable
 
 FIRST_LINE, NEXT_LINES = 10.0, 30.0  # seconds between lines of progress where there is no terminal
 LONG = 60  # letters of a text that may wrap
@@ -54,20 +56,10 @@ def print_table(
         console.print(notes, highlight=False, markup=False, soft_wrap=True)
 
 
-def with_error(value: "Mean") -> tuple[str, str]:
-    """A mean and its standard error, as two cells of a table."""
-    return f"{value.mean:.3f}", f"{value.se:.3f}"
-
-
-def share_bar(share: "Mean", width: int = 10) -> str:
-    """A share between 0 and 1 as a bar, and in percent with its standard error.
-
-    >>> from gradband.core.statistics import Mean
-    >>> share_bar(Mean(0.5, 0.02), width=4)
-    '██░░  50 ± 2 %'
-    """
-    filled = round(min(max(share.mean, 0.0), 1.0) * width)
-    return f"{'█' * filled}{'░' * (width - filled)} {100 * share.mean:>3.0f} ± {100 * share.se:.0f} %"
+def show(table: "TextTable", title: str | None = None, notes: str | None = None) -> None:
+    """Prints the table of a result, with another title or other notes if they are given."""
+    title, notes = table.title if title is None else title, table.notes if notes is None else notes
+    print_table(title, table.columns, table.rows, notes, table.texts)
 
 
 @contextlib.contextmanager
@@ -77,17 +69,15 @@ def progress(what: str) -> Iterator[Callable[[float, str], None]]:
         with lines(what) as update:
             yield update
         return
-    note = rich_progress.TextColumn("{task.fields[note]}")
-    with live_bars(Console(stderr=True), note, Elapsed()) as bars:
-        task = bars.add_task(what, total=1, note="compiling")
-        yield lambda done, note: bars.update(task, completed=done, note=note)
+    with bar(what) as update:
+        yield update
 
 
 @contextlib.contextmanager
 def lines(what: str) -> Iterator[Callable[[float, str], None]]:
     """Writes the progress of long work to stderr now and then; nothing if the work is short."""
     began, stream, over = time.monotonic(), sys.stderr, threading.Event()
-    share, words = 0.0, "compiling"
+    share, words = 0.0, FIRST_WORDS
 
     def update(done: float, note: str) -> None:
         nonlocal share, words
@@ -107,35 +97,6 @@ def lines(what: str) -> Iterator[Callable[[float, str], None]]:
     finally:
         over.set()
         thread.join()
-
-
-class Elapsed(rich_progress.ProgressColumn):
-    """The time since the work began. Unlike Rich's own column, it does not stop at 100 %."""
-
-    def render(self, task: rich_progress.Task) -> Text:
-        return Text(str(timedelta(seconds=int(task.elapsed or 0))), style="progress.elapsed")
-
-
-def live_bars(
-    console: Console, *columns: rich_progress.ProgressColumn, disable: bool = False
-) -> rich_progress.Progress:
-    """Bars that disappear when the work is done, with further columns."""
-    name = rich_progress.TextColumn("{task.description}")
-    first = (rich_progress.SpinnerColumn(), name, rich_progress.BarColumn())
-    return rich_progress.Progress(*first, *columns, console=console, transient=True, disable=disable)
-
-
-def in_turn(update: Callable[[float, str], None], names: Iterable[str]) -> Callable[[str, float], None]:
-    """Progress of named pieces of work, one after the other, as a share of them all."""
-    places = {name: place for place, name in enumerate(names)}
-    done = 0.0
-
-    def report(name: str, share: float) -> None:
-        nonlocal done
-        done = max(done, (places[name] + share) / len(places) if name in places else 0.0)
-        update(done, name)
-
-    return report
 
 
 class Board:

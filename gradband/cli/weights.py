@@ -46,20 +46,19 @@ def weights(words: Sequence[str]) -> None:
     """Prints shares, with these words as the command line."""
     given = make_parser().parse_args(words)
     from gradband.play import flags
-    from gradband.play.settings import Settings
+    from gradband.play.playable import as_playable
+    from gradband.play.settings import GUARDRAILS, Settings
     from gradband.play.weights import weights as compute
 
     if (given.format is None) != (given.key is None):
         raise InputError("--format and --key belong together: a system, and the flag's key there")
     names, pulls, successes = flags.read_counts(given.counts)
-    settings = Settings(
-        arms=names,
-        floor=given.floor,
-        control=given.control,
-        control_share=given.control_share,
-        cap=given.cap,
-    )
-    shares = compute(given.file, pulls, successes, settings, given.trust or None)
+    playable = as_playable(given.file, given.trust or None)
+    rails = {name: getattr(given, name) for name in GUARDRAILS if getattr(given, name) is not None}
+    settings = Settings(arms=names, **rails)
+    if not rails:
+        settings = settings.guarded_as_learned(playable.guardrails)
+    shares = compute(playable, pulls, successes, settings)
     if given.format is not None:
         print(json.dumps(flags.payload(given.format, given.key, names, shares), indent=2))
     elif given.json:

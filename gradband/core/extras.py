@@ -15,7 +15,9 @@ SERVE = (
     "uvloop",
 )
 EXTRAS = (
-    {"onnx": "onnx", "polars": "data"} | dict.fromkeys(LEARN, "learn") | dict.fromkeys(SERVE, "serve")
+    {"onnx": "onnx", "narwhals": "data", "polars": "data"}
+    | dict.fromkeys(LEARN, "learn")
+    | dict.fromkeys(SERVE, "serve")
 )  # by package
 
 

@@ -115,7 +115,12 @@ def open_unit(bits: Array) -> Array:
 
 def normal_from(bits: Array) -> Array:
     """Words to standard normals by the inverse distribution function."""
-    return np.float32(math.sqrt(2)) * jax.lax.erf_inv(2 * open_unit(bits) - 1)
+    return normal_of(open_unit(bits))
+
+
+def normal_of(u: Array) -> Array:
+    """Uniforms on (0, 1) to standard normals by the inverse distribution function."""
+    return np.float32(math.sqrt(2)) * jax.lax.erf_inv(2 * u - 1)
 
 
 def uniform(key: Array) -> Array:

@@ -5,6 +5,8 @@ import math
 
 import numpy as np
 
+HALF = 1.959964  # standard errors in half of a 95 % interval
+
 
 @dataclasses.dataclass(frozen=True)
 class Mean:
@@ -22,6 +24,11 @@ class Mean:
         count = values.size
         se = values.std(ddof=1) / np.sqrt(count) if count > 1 else float("nan")
         return cls(float(values.mean()), float(se))
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """A 95 % interval."""
+        return self.mean - HALF * self.se, self.mean + HALF * self.se
 
     def __str__(self) -> str:
         return f"{self.mean:.3f} ± {self.se:.3f}"

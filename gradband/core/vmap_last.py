@@ -123,6 +123,10 @@ def _apply(equation: Any, inputs: list[Value], batch_shape: tuple[int, int]) -> 
         strides = parameters["strides"] or (1,) * rank
         index = tuple(slice(a, b, s) for (a, b), s in zip(cut, strides, strict=True))
         return [(value[index], True)]
+    if name == "dynamic_slice" and not any(flag for _, flag in inputs[1:]):  # the same place in all
+        starts = [start for start, _ in inputs[1:]]
+        sizes = (*parameters["slice_sizes"], *value.shape[-2:])
+        return [(jax.lax.dynamic_slice(value, [*starts, 0, 0], sizes), True)]
     if name == "concatenate":
         parts = [_widen(value, flag, batch_shape) for value, flag in inputs]
         return [(jnp.concatenate(parts, axis=parameters["dimension"]), True)]

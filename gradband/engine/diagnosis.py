@@ -45,14 +45,15 @@ def fault(
     seen, means = jax.tree.map(np.asarray, _play(RolloutSpec(policy.compiled(), TWO, rollouts), given))
     where = f"instance {instance}"
     if means is not None:
-        wrong = means[:, 0, place]
-        low, high = (0, 1) if problem.unit else (-LARGEST, LARGEST)
-        bad = ~(np.isfinite(wrong) & (wrong >= low) & (wrong <= high))
+        of_round, since = means
+        wrong = of_round[:, 0, place]
+        bad = ~_allowed(problem, wrong)
         if bad.any():
             allowed = "in [0, 1]" if problem.unit else "finite"
             arm = bad.argmax()
+            when = f"in round {since[0, place] + 1}" if problem.prior.moves else "before round 1"
             gave = f"the prior gave arm {arm} of {where} the mean {wrong[arm]:g}, not one {allowed}"
-            return f"{gave} ({policy.name}, before round 1)"
+            return f"{gave} ({policy.name}, {when})"
     off = seen["off"][:, :, place]  # [n, R]
     rounds, found = np.nonzero(~(off < FAULT))
     if not len(rounds):
@@ -72,7 +73,8 @@ def fault(
 
 @partial(jax.jit, static_argnums=0)
 def _play(spec: RolloutSpec, given: Operands) -> Any:
-    """What is seen of each round [n, R, B], and the means [K, 1, B]."""
+    """What is seen of each round [n, R, B], and means [K, 1, B] with their round [1, B]: the first that are
+    not allowed, or the last."""
     problem = given.problem
 
     def record(round: Round) -> dict[str, Any]:
@@ -83,11 +85,20 @@ def _play(spec: RolloutSpec, given: Operands) -> Any:
             found["arm"] = round.arm
         return found
 
-    def observe(seen: Array, round: Round) -> Array:
-        return seen if round.means is None else round.means
+    def observe(seen: tuple[Array, Array], round: Round) -> tuple[Array, Array]:
+        if round.means is None:
+            return seen
+        fine = _allowed(problem, seen[0]).all(0)
+        return jnp.where(fine[None], round.means, seen[0]), jnp.where(fine, round.t, seen[1])
 
-    def start(score: Array) -> Array:
-        return jnp.zeros((problem.arms, 1, spec.size))
+    def start(score: Array) -> tuple[Array, Array]:
+        return jnp.zeros((problem.arms, 1, spec.size)), jnp.zeros((1, spec.size), jnp.uint32)
 
     means, seen, _ = play(spec, given, observe, start, record)
     return seen, means if problem.prior.knows_means else None
+
+
+def _allowed(problem: Problem, means: Any) -> Any:
+    """Which means are numbers that the problem allows."""
+    low, high = (0, 1) if problem.unit else (-LARGEST, LARGEST)
+    return (means >= low) & (means <= high)

@@ -1,4 +1,4 @@
-"""Regrets and rewards of a policy, block by block."""
+"""Regrets and rewards of a policy, and how its tests end, block by block."""
 
 from functools import partial
 from typing import Any
@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from gradband.engine import blocks
-from gradband.engine.observation import Regret, Round, Sum
+from gradband.engine.observation import FAULT, Regret, Round, Sum
 from gradband.engine.rollout import Operands, RolloutSpec, play
 from gradband.policies import Params, Policy
 from gradband.problems import Problem
@@ -39,3 +39,41 @@ def _play(
     seen, _, last = play(spec, Operands(problem, params, key, block), observe, start)
     regret, reward = seen if last is None else observe(seen, last)
     return regret.total[0], reward.value[0]
+
+
+def endings_job(
+    policy: Policy, problem: Problem, params: Params, key: Array, instances: int
+) -> blocks.BlockJob:
+    """How tests end on the key's instances: pulls [K] and sums of rewards [K], and the recommended arm.
+
+    The problem must have pulls afterwards, since only then a policy recommends an arm.
+    """
+    spec = RolloutSpec(policy.compiled(), blocks.block_size(problem.arms))
+    return blocks.BlockJob(_end, (spec,), (problem, params, key), instances, spec.size, separable=True)
+
+
+@partial(jax.jit, static_argnums=0)
+def _end(
+    spec: RolloutSpec, problem: Problem, params: Params, key: Array, block: Array
+) -> tuple[Array, Array, Array]:
+    """Pulls [K, B], sums of rewards [K, B] and recommended arms [B]; NaN where a round had a fault."""
+
+    def observe(seen: tuple[Array, Array, Array], round: Round) -> Any:
+        off, pulls, sums = seen
+        own, earned = round.pulls, round.sums
+        if own is None or earned is None:
+            assert round.arm is not None
+            own = jnp.where(jnp.arange(problem.arms)[:, None, None] == round.arm[None], 1.0, 0.0)
+            earned = own * round.reward[None]
+        off = off if round.off is None else jnp.maximum(off, round.off)
+        return off, pulls + own, sums + earned
+
+    def start(score: Array) -> tuple[Array, Array, Array]:
+        zeros = jnp.zeros((problem.arms, *score.shape), score.dtype)
+        return jnp.zeros_like(score), zeros, zeros
+
+    (off, pulls, sums), _, last = play(spec, Operands(problem, params, key, block), observe, start)
+    assert last is not None
+    assert last.arm is not None
+    arm = jnp.where(off < FAULT, last.arm.astype(off.dtype), jnp.nan)
+    return pulls[:, 0], sums[:, 0], arm[0]

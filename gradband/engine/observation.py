@@ -46,6 +46,8 @@ class Round(NamedTuple):
     """in batches, how often each arm is pulled [K, R, B]"""
     sums: Array | None = None
     """in batches, the rewards of each arm [K, R, B]"""
+    heard: tuple[Array, Array] | None = None
+    """with a delay, the pulls and sums of rewards [K, R, B] that the policy observes after this round"""
     state: Any = None
     """what the policy remembered before the pull, leaves [..., R, B]"""
 

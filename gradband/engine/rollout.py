@@ -21,6 +21,7 @@ from gradband.core import prng
 from gradband.core.arrays import one_hot, pick
 from gradband.core.errors import LARGEST
 from gradband.core.vmap_last import batch_last
+from gradband.engine.arrivals import LATE, Late, as_played, remembered
 from gradband.engine.observation import Round
 from gradband.policies import Params, Policy
 from gradband.policies.base import KEPT
@@ -113,7 +114,11 @@ class _Rollout:
     """
 
     def __init__(self, spec: RolloutSpec, given: Operands) -> None:
-        self.spec, self.problem, self.temperature = spec, given.problem, given.temperature
+        self.spec, self.problem = spec, given.problem
+        self.policy = as_played(spec.policy, given.problem, given.temperature)
+        self.calendar = self.policy.calendar if isinstance(self.policy, Late) else None
+        # Guardrails hold at any temperature, which is then the guarded policy's.
+        self.temperature = given.temperature if given.problem.guardrails is None else None
         problem, prior = given.problem, given.problem.prior
         theirs = None
         if spec.reference is not None:
@@ -135,12 +140,17 @@ class _Rollout:
         self.keys = hashed("round"), hashed("more of a round")
         self.least, self.most = (0.0, 1.0) if prior.rewards.unit else (-LARGEST, LARGEST)
         self.means = self.best_mean = None
-        if prior.knows_means:
-            means = batch_last(prior.means, (1, spec.size), (True,))(self.instance)
-            allowed = (means >= self.least) & (means <= self.most)
-            # NaN if one of the means is not a number, or not allowed
-            self.best_mean = problem.pulls_per_round * jnp.where(allowed, means, jnp.nan).max(0)
-            self.means = means
+        if prior.knows_means and not prior.moves:
+            self.means, self.best_mean = self.means_at(np.uint32(0))
+
+    def means_at(self, t: Array | np.uint32) -> tuple[Array, Array]:
+        """Means [K, 1, B] in round t, and the best arm's mean [1, B] times the pulls of a round."""
+        problem, pulls = self.problem, t * np.uint32(self.problem.pulls_per_round)
+        of = batch_last(problem.prior.means_at, (1, self.spec.size), (True, False))
+        means = of(self.instance, pulls)
+        allowed = (means >= self.least) & (means <= self.most)
+        # NaN if one of the means is not a number, or not allowed
+        return means, problem.pulls_per_round * jnp.where(allowed, means, jnp.nan).max(0)
 
     def bits(self, t: Array | np.uint32) -> tuple[Array, Array]:
         """The words of a round's keys, for rewards and for the actions of each rollout [1 + R, B]."""
@@ -156,10 +166,12 @@ class _Rollout:
         """The first states, and the log-probability of the latent [R, B]."""
         bits, (params, theirs) = self.bits(BEFORE_THE_FIRST)[0][1:], self.params
         first = partial(batch_last, batch_shape=self.spec.shape, batched=(False, True))
-        state, score = first(partial(_begin, self.spec.policy))(params, bits)
+        state, score = first(partial(_begin, self.policy))(params, bits)
         their_state = None
         if self.spec.reference is not None:
             their_state, _ = first(partial(_begin, self.spec.reference))(theirs, bits)
+        if self.calendar is not None:
+            return (state, self.calendar.empty(self.spec.shape)), score
         return (state, their_state), score
 
     def round(self, states: tuple[Any, Any], bits: Any, t: Array) -> tuple[tuple[Any, Any], Round]:
@@ -167,8 +179,9 @@ class _Rollout:
         reward_key = prng.from_words(bits[0][:1], bits[1][:1])
         key = prng.from_words(bits[0][1:], bits[1][1:])
         pull = self.pull if self.problem.pulls_per_round == 1 else self.pull_many
+        given = states if self.calendar is None else (states[0], None)
         after, played = batch_last(pull, self.spec.shape, (True, True, False, True, True, False))(
-            key, reward_key, self.params, states, self.instance, t
+            key, reward_key, self.params, given, self.instance, t
         )
 
         def once(function: Callable[..., Any]) -> Any:
@@ -176,23 +189,37 @@ class _Rollout:
             arguments = reward_key, self.instance, t
             return batch_last(function, (1, self.spec.size), (True, True, False))(*arguments)
 
+        if isinstance(self.policy, Late) and self.calendar is not None:
+            u = once(lambda key, instance, t: prng.uniforms(prng.fold_in(key, LATE), 1)[0])
+            rows, *heard = self.calendar.turn(states[1], u, t, played["arm"], played["reward"])
+            hear = batch_last(self.policy.hear, self.spec.shape, (False, True, True, True))
+            after, played["heard"] = (hear(self.params[0], after[0], *heard), rows), tuple(heard)
         best_reward = once(self.best_arm) if self.problem.prior.knows_means else None
-        known: dict[str, Any] = {"best_reward": best_reward, "best_mean": self.best_mean}
-        known |= {"means": self.means, "state": states[0]}
+        means, best = self.means_at(t) if self.problem.prior.moves else (self.means, self.best_mean)
+        known: dict[str, Any] = {"best_reward": best_reward, "best_mean": best}
+        known |= {"means": means, "state": remembered(self.policy, states[0])}
         return after, Round(t=t, **played, **known, all_rewards=lambda: once(self.all_arms))
 
     def pull(self, key: Array, reward_key: Array, params: Any, states: Any, instance: Any, t: Array) -> Any:
         """One pull on one instance: the states after it, and what is seen of it."""
-        policy, prior = self.spec.policy, self.problem.prior
+        policy, prior = self.policy, self.problem.prior
         (params, theirs), (state, their_state) = params, states
         arm, log_probs, off = _pull(policy, key, params, state, t, self.temperature)
         arm = checkpoint_name(arm, KEPT)
         reward = checkpoint_name(self.problem.reward(reward_key, instance, arm, t), KEPT)
         rounded = (prng.fine_unit(prng.words(key)[1]) < reward).astype(reward.dtype)
         observed = rounded if policy.binary else reward
-        mean = pick(prior.means(instance), arm) if prior.knows_means else None
-        after, wish = policy.update(params, state, arm, observed), None
-        seen_next = None
+        mean = pick(prior.means_at(instance, t), arm) if prior.knows_means else None
+        heard = wish = seen_next = None
+        if isinstance(policy, Late):
+            if self.calendar is not None:
+                after = policy.decide(state, arm)
+            else:
+                pulled = one_hot(arm, self.problem.arms).astype(observed.dtype)
+                given = pulled, pulled * observed, log_probs
+                after, heard = policy.observe(reward_key, params, state, *given)
+        else:
+            after = policy.update(params, state, arm, observed)
         if self.spec.look_ahead:
             ends = (policy.update(params, state, arm, jnp.full_like(observed, y)) for y in (0, 1))
             seen_next = tuple(_log_probs(policy, params, end, t + 1, self.temperature) for end in ends)
@@ -205,32 +232,36 @@ class _Rollout:
         played |= {"after": seen_next, "luck": None if mean is None else observed - mean, "reference": wish}
         if prior.knows_means and not isinstance(prior.rewards, Bernoulli):  # tables were checked before
             off = jnp.maximum(off, jnp.abs(reward - jnp.clip(reward, self.least, self.most)))
-        return (after, their_state), played | {"off": off}
+        return (after, their_state), played | {"off": off, "heard": heard}
 
     def pull_many(
         self, key: Array, reward_key: Array, params: Any, states: Any, instance: Any, t: Array
     ) -> Any:
         """A batch of pulls on one instance: the states after it, and what is seen of it."""
-        policy, problem, (params, _), (state, _) = self.spec.policy, self.problem, params, states
+        policy, problem, (params, _), (state, _) = self.policy, self.problem, params, states
         pulls, log_probs = _pull_many(policy, key, params, state, self.temperature, problem.pulls_per_round)
-        pulls, means = checkpoint_name(pulls, KEPT), problem.prior.means(instance)
+        before = t * np.uint32(problem.pulls_per_round)
+        pulls, means = checkpoint_name(pulls, KEPT), problem.prior.means_at(instance, before)
         # Each arm has a noise of its own, the same in all rollouts.
-        sums = checkpoint_name(prng.binomial(prng.uniforms(reward_key, problem.arms), pulls, means), KEPT)
+        sums = checkpoint_name(problem.prior.sums(reward_key, instance, pulls, before), KEPT)
         log_prob = off = jnp.zeros(())
         if log_probs is not None:
             log_prob = (pulls * jnp.where(pulls > 0, log_probs, 0)).sum()
             off = jnp.abs(jnp.exp(jax.lax.stop_gradient(log_probs)).sum() - 1)
         played = {"arm": None, "log_probs": log_probs, "reward": sums.sum(), "mean": (pulls * means).sum()}
         played |= {"log_prob": log_prob, "pulls": pulls, "sums": sums, "off": off}
+        if isinstance(policy, Late):
+            after, heard = policy.observe(reward_key, params, state, pulls, sums, log_probs)
+            return (after, None), played | {"heard": heard}
         return (policy.update_many(params, state, pulls, sums), None), played
 
     def best_arm(self, reward_key: Array, instance: Any, t: Array) -> Array:
         """The realised reward of an instance's best arm."""
-        problem, means = self.problem, self.problem.prior.means(instance)
+        problem, before = self.problem, t * np.uint32(self.problem.pulls_per_round)
+        means = problem.prior.means_at(instance, before)
         if problem.pulls_per_round > 1:
-            best = one_hot(jnp.argmax(means), problem.arms)
-            u = jnp.where(best, prng.uniforms(reward_key, problem.arms), 0).sum()
-            return prng.binomial(u[None], jnp.full(1, float(problem.pulls_per_round)), means.max()[None])[0]
+            law, arms = problem.prior.rewards, problem.prior.described(instance, before)
+            return law.sum_of(reward_key, jnp.argmax(means), problem.pulls_per_round, arms)
         return problem.reward(reward_key, instance, jnp.argmax(means), t)
 
     def all_arms(self, reward_key: Array, instance: Any, t: Array) -> Array:
@@ -241,12 +272,13 @@ class _Rollout:
     def end(self, states: tuple[Any, Any]) -> Round:
         """What the recommended arm earns after the last round, as one more."""
         problem, shape, (state, _), (params, _) = self.problem, self.spec.shape, states, self.params
-        arm = batch_last(self.spec.policy.recommend, shape, (False, True))(params, state)
-        mean = batch_last(lambda arm, means: pick(means, arm), shape, (True, True))(arm, self.means)
-        assert self.best_mean is not None
+        arm = batch_last(self.policy.recommend, shape, (False, True))(params, state)
+        means, best_mean = self.means_at(np.uint32(problem.rounds))
+        mean = batch_last(lambda arm, means: pick(means, arm), shape, (True, True))(arm, means)
         gained = problem.afterwards * mean
-        best = problem.afterwards / problem.pulls_per_round * self.best_mean
-        known = {"mean": gained, "best_reward": best, "best_mean": best, "state": state}
+        best = problem.afterwards / problem.pulls_per_round * best_mean
+        known = {"mean": gained, "best_reward": best, "best_mean": best}
+        known |= {"state": remembered(self.policy, state)}
         return Round(jnp.uint32(problem.rounds), arm, jnp.zeros(shape), gained, None, **known)
 
 

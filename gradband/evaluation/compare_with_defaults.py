@@ -1,9 +1,10 @@
 """The gain of a learned policy over the usual ones before it is deployed, also if the prior is wrong."""
 
 import dataclasses
+import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,9 +13,20 @@ from gradband.core import prng
 from gradband.core.errors import InputError
 from gradband.core.statistics import Mean, clustered
 from gradband.evaluation.evaluate import Comparison, Row, WithParams, evaluate
-from gradband.policies import UCB1, HierarchicalTS, Policy, Split, ThompsonSampling, Uniform, references
+from gradband.policies import (
+    UCB1,
+    GaussianTS,
+    HierarchicalTS,
+    PlatformTS,
+    Policy,
+    Split,
+    ThompsonSampling,
+    Uniform,
+    references,
+)
 from gradband.policies.thompson import MOST_SAMPLES
 from gradband.problems import Problem, past_experiments, priors, shrinkage, thinning
+from gradband.problems import rewards as laws
 from gradband.problems.thinning import FEWEST, Check
 
 LEARNED = "learned"
@@ -23,6 +35,7 @@ HELD_OUT = "held-out experiments"
 AS_FITTED = "as fitted"
 BUDGET = 20_000_000  # posterior samples per arm that Thompson sampling may draw
 SHIFTS = {"rates 50 % lower": 0.5, "rates 50 % higher": 1.5}
+SHIFTS_OF_REVENUE = {"rewards 50 % lower": 0.5, "rewards 50 % higher": 1.5}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +47,7 @@ class Situation:
     table: Comparison
     owner: np.ndarray | None = None  # the experiment of each instance, if they come from experiments
     check: tuple[Check, ...] = ()  # what the same draws promise for the winner of a split, and what is true
+    unit: str = ""  # of rewards, if they are not 0 and 1
 
     @property
     def experiments(self) -> int | None:
@@ -50,7 +64,7 @@ class Situation:
         return Mean.of(values) if self.owner is None else clustered(values, self.owner)
 
     def reward(self, name: str) -> Mean:
-        """Successes per test of a policy."""
+        """Successes per test of a policy, or its rewards in their unit."""
         return self.mean(self.table[name].rewards)
 
     def gain(self, over: str) -> Mean:
@@ -58,8 +72,10 @@ class Situation:
         return self.mean(1000 / self.pulls * (self.table[LEARNED].rewards - self.table[over].rewards))
 
     def percent(self, over: str) -> Mean:
-        """The gain in percent of the other policy's successes."""
+        """The gain in percent of the other policy's successes; NaN if it earns nothing, or loses."""
         ours, theirs = self.table[LEARNED].rewards, self.table[over].rewards
+        if theirs.mean() <= 0 and self.unit:
+            return Mean(math.nan, math.nan)
         base = max(float(theirs.mean()), 1e-30)
         ratio = float(ours.mean()) / base
         return Mean(100 * (ratio - 1), self.mean(100 / base * (ours - ratio * theirs)).se)
@@ -84,29 +100,43 @@ class Situation:
             "experiments": self.experiments,
             "conclusive": self.conclusive,
             "best_rival": self.rival,
+            **({"unit": self.unit} if self.unit else {}),
             "policies": rows,
             "check": [check.as_dict() for check in self.check],
         }
 
 
-def other_priors(fit: dict[str, Any], folder: Path) -> list[priors.Prior]:
-    """The fitted priors that were not chosen, without a kind that only earlier versions had."""
+def other_priors(
+    fit: dict[str, Any], folder: Path, rewards: laws.Reward | None = None
+) -> list[priors.Prior]:
+    """The fitted priors that were not chosen, without a kind that only earlier versions had.
+
+    All have the `rewards` of the chosen one, by default those of 0 and 1.
+    """
     entries = [e for e in fit["others"] if not (isinstance(e, dict) and e.get("kind") == "resampled")]
-    return [problems.parse({"horizon": 1, "prior": entry}, folder).prior for entry in entries]
+    law = (rewards or laws.Bernoulli()).describe()
+    return [
+        problems.parse({"horizon": 1, "prior": entry, "rewards": law}, folder).prior for entry in entries
+    ]
 
 
 def rivals(fitted: list[priors.Prior]) -> dict[str, Policy]:
     """The usual policies, by names that `gradband compare` accepts.
 
     Thompson sampling comes with each kind of fitted prior that it can use, with rounded numbers; of two
-    hierarchical priors only the first, which fits better, is used.
+    hierarchical priors only the first, which fits better, is used. Where rewards are of any size, UCB1 has
+    twice their standard deviation as its scale, and Thompson sampling has normal beliefs.
     """
+    if fitted and not fitted[0].unit:
+        return _rivals_in_any_unit(fitted)
     found: dict[str, Policy] = {
         EQUAL_SPLIT: Uniform(),
         "split:share=0.25": Split(share=0.25),
         "split": Split(),
         "ucb1": UCB1(),
         "ts": ThompsonSampling(),
+        "platform-ts": PlatformTS(),
+        "platform-ts:rule=statsig": PlatformTS(rule="statsig"),
     }
     level = next((prior for prior in fitted if isinstance(prior, priors.Hierarchical)), None)
     for prior in fitted:
@@ -116,10 +146,32 @@ def rivals(fitted: list[priors.Prior]) -> dict[str, Policy]:
             own = ThompsonSampling(**_rounded({"a": prior.a[0], "b": prior.b[0]}))
         else:
             continue
-        usual = type(own)().settings()
-        settings = (f"{key}={value:.10g}" for key, value in own.settings().items() if value != usual[key])
-        found[f"{own.name}:{'+'.join(settings)}"] = own
+        found[_name(own)] = own
     return found
+
+
+def _rivals_in_any_unit(fitted: list[priors.Prior]) -> dict[str, Policy]:
+    of_revenue = [prior for prior in fitted if isinstance(prior, priors.ZeroInflated)]
+    used = of_revenue[:1] or fitted  # two zero-inflated priors have about the same moments
+    normal = [_rounded(references.normal_numbers_of(prior)) for prior in used]
+    bound = UCB1(**_rounded({"scale": 2 * normal[0]["sd"]}))
+    found: dict[str, Policy] = {
+        EQUAL_SPLIT: Uniform(),
+        "split:share=0.25": Split(share=0.25),
+        "split": Split(),
+        _name(bound): bound,
+    }
+    for numbers in normal:
+        own = GaussianTS(**numbers)
+        found[_name(own)] = own
+    return found
+
+
+def _name(policy: Policy) -> str:
+    """The policy's name with the settings that are not the usual ones."""
+    usual = type(policy)().settings()
+    settings = (f"{key}={value:.10g}" for key, value in policy.settings().items() if value != usual[key])
+    return f"{policy.name}:{'+'.join(settings)}"
 
 
 def _rounded(numbers: dict[str, Any]) -> dict[str, Any]:
@@ -156,11 +208,28 @@ def truths(
     key = prng.stream(prng.root(seed), "prior")
     checked = thinning.check(problem.prior, held_out, problem.arms, given=False, seed=seed)
     possible = {f"a {prior.label} prior": prior for prior in others}
-    possible |= {name: priors.Scaled(problem.prior, factor) for name, factor in SHIFTS.items()}
+    shifts = SHIFTS if problem.unit else SHIFTS_OF_REVENUE
+    possible |= {name: priors.Scaled(problem.prior, factor) for name, factor in shifts.items()}
     for name, prior in ({AS_FITTED: problem.prior} | possible).items():
         drawn = priors.Drawn.of(prior, few, key).instances
         found[name] = Truth(drawn, check=checked if name == AS_FITTED else ())
     return found
+
+
+class Known(NamedTuple):
+    """What is known besides the problem itself."""
+
+    others: list[priors.Prior]
+    """fitted priors that were not chosen"""
+    held_out: past_experiments.Experiments
+    unit: str = ""
+    """of rewards, if they are not 0 and 1"""
+
+
+def stored(fit: dict[str, Any], folder: Path, rewards: laws.Reward | None = None) -> Known:
+    """What `gradband fit` wrote besides the problem, whose `rewards` are given."""
+    held_out = past_experiments.load(folder / fit["file"], "held-out")
+    return Known(other_priors(fit, folder, rewards), held_out, str(fit.get("unit", "")))
 
 
 def measure(
@@ -179,8 +248,21 @@ def measure(
     `instances` posterior draws of the held-out experiments, or as many as take no longer than learning, and
     a fifth as many of each prior. `how` has the `devices` and the `memory` of `evaluate`.
     """
-    others = other_priors(fit, folder)
-    held_out = past_experiments.load(folder / fit["file"], "held-out")
+    known = stored(fit, folder, problem.prior.rewards)
+    return measure_on(learned, problem, known, instances, seed, progress, **how)
+
+
+def measure_on(
+    learned: Policy | WithParams,
+    problem: Problem,
+    known: Known,
+    instances: int = 10_000,
+    seed: int = 0,
+    progress: Callable[[str, float], None] | None = None,
+    **how: Any,
+) -> list[Situation]:
+    """The same with the priors that were not chosen and the experiments held out."""
+    others, held_out, unit = known
     possible = truths(problem, others, held_out, affordable(problem, instances), seed)
     policies: dict[str, Policy | WithParams] = {LEARNED: learned, **rivals([problem.prior, *others])}
 
@@ -198,7 +280,7 @@ def measure(
         rows = slice(first, first + len(truth.means))
         parts = [Row(row.name, row.regrets[rows], row.rewards[rows], row.seconds) for row in table.rows]
         ranked = Comparison(tuple(sorted(parts, key=lambda row: row.regret.mean)))
-        found.append(Situation(name, problem.pulls, ranked, truth.owner, truth.check))
+        found.append(Situation(name, problem.pulls, ranked, truth.owner, truth.check, unit))
         first = rows.stop
     return found
 
@@ -232,8 +314,9 @@ def _on_held_out(held: Situation) -> str:
     reward, rival = held.reward(LEARNED), held.rival
     ahead = held.gain(rival)
     words = (
-        f"On {HELD_OUT} the learned policy has {reward.mean:.1f} ± {reward.se:.1f} successes per test of "
-        f"{held.pulls} pulls: {_more(held, rival)} than the best of the others ({rival})"
+        f"On {HELD_OUT} the learned policy has {reward.mean:.1f} ± {reward.se:.1f} "
+        f"{held.unit or 'successes'} per test of {held.pulls} pulls: {_more(held, rival)} than the best of "
+        f"the others ({rival})"
     )
     if rival != EQUAL_SPLIT and any(row.name == EQUAL_SPLIT for row in held.table.rows):
         words += f", and {_more(held, EQUAL_SPLIT)} than an equal split throughout"
@@ -244,11 +327,12 @@ def _on_held_out(held: Situation) -> str:
 
 def _more(situation: Situation, over: str) -> str:
     share, gain = situation.percent(over), situation.gain(over)
-    word = "more" if gain.mean >= 0 else "fewer"
-    return (
-        f"{abs(share.mean):.2f} ± {share.se:.2f} % {word} "
-        f"({abs(gain.mean):.3f} ± {gain.se:.3f} per thousand pulls)"
-    )
+    word = "more" if gain.mean >= 0 else "less" if situation.unit else "fewer"
+    unit = f" {situation.unit}" if situation.unit else ""
+    told = f"{abs(gain.mean):.3f} ± {gain.se:.3f}{unit} per thousand pulls"
+    if math.isnan(share.mean):
+        return f"{told} {word}"
+    return f"{abs(share.mean):.2f} ± {share.se:.2f} % {word} ({told})"
 
 
 def _check_in_words(held: Situation) -> list[str]:

@@ -5,18 +5,24 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
-from gradband.core import prng
+from gradband.core import figures, prng
+from gradband.core import progress as progress_bars
 from gradband.core.errors import InputError, whole
+from gradband.core.results import Result, TextTable
 from gradband.core.statistics import Mean
 from gradband.engine import blocks, diagnosis, measure
 from gradband.policies import TABLES, Params, Policy, as_policy, given
 from gradband.policies.given import Given
 from gradband.policies.given import WithParams as WithParams
-from gradband.problems import Problem, as_problem
+from gradband.problems import GivenProblem, Problem, as_problem
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 SHOWN = 4  # rows in a comparison's repr
 
@@ -43,7 +49,7 @@ class Row:
 
 
 @dataclasses.dataclass(frozen=True)
-class Comparison:
+class Comparison(Result):
     """Rows sorted by regret."""
 
     rows: tuple[Row, ...]
@@ -73,6 +79,47 @@ class Comparison:
         """The other rows."""
         return Comparison(tuple(row for row in self.rows if row.name != name))
 
+    @property
+    def instances(self) -> int:
+        """The number of instances that the policies were measured on."""
+        return len(self.rows[0].regrets)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Regrets and rewards with their standard errors, ready for JSON."""
+        return {"instances": self.instances, "policies": self.records()}
+
+    def records(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "name": row.name,
+                "regret": row.regret.mean,
+                "se": row.regret.se,
+                "reward": row.reward.mean,
+                "reward_se": row.reward.se,
+                "seconds": row.seconds,
+            }
+            for row in self.rows
+        ]
+
+    def tables(self) -> list[TextTable]:
+        rows = [
+            [figures.shortened(row.name), f"{row.regret.mean:.3f}", f"{row.regret.se:.3f}"]
+            + [f"{row.reward.mean:.3f}", f"{row.reward.se:.3f}"]
+            for row in self.rows
+        ]
+        columns = ["policy", "Bayes regret", "± se", "reward", "± se"]
+        return [TextTable(f"{self.instances} instances", columns, rows)]
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Draws the regrets as bars, with their standard errors.
+
+        Args:
+            ax: Where to draw; new Axes by default.
+        """
+        axes = figures.axes_for(ax, (7.5, figures.height_of_bars(len(self.rows))))
+        figures.bars(axes, [row | {"share": None} for row in self.records()])
+        return axes
+
     def __repr__(self) -> str:
         shown = [f"{row.name} {row.regret}" for row in self.rows[:SHOWN]]
         rest = [f"{len(self.rows) - SHOWN} more"] if len(self.rows) > SHOWN else []
@@ -85,14 +132,14 @@ class Comparison:
 
 def evaluate(
     policies: Given | Iterable[Given] | Mapping[str, Given],
-    problem: Problem | str | Path,
+    problem: GivenProblem,
     *,
     instances: int = 10_000,
     seed: int = 0,
     devices: int | None = None,
     memory: int | str | None = None,
     engine: str | None = None,
-    progress: Callable[[str, float], None] | None = None,
+    progress: Callable[[str, float], None] | bool | None = None,
 ) -> Comparison:
     """Bayes regret of each policy on fresh instances, the same for all.
 
@@ -103,13 +150,14 @@ def evaluate(
     Args:
         policies: A policy, a list, or a dictionary with your own names. Each is a `Policy`, a learned one,
             a name (`"ts"`, `"softelim:theta=0.5"`, `"ts:prior"` with the problem's prior) or a policy file.
-        problem: A `Problem`, a name or a TOML file.
+        problem: A `Problem`, a fit, a name or a TOML file.
         instances: Fresh instances to play.
         seed: Determines the instances and all draws.
         devices: How many blocks of instances are computed at a time.
         memory: A limit for the whole process, such as "2GB".
         engine: "lanes" or "xla"; by default lanes on a CPU, and XLA for what lanes do not support.
-        progress: Called with a policy's name and the share of its instances that is done.
+        progress: Called with a policy's name and the share of its instances that is done; by default a bar
+            in terminals and notebooks, with False nothing.
 
     >>> from gradband import policies, problems
     >>> problem = problems.named("two-point", horizon=20)
@@ -123,21 +171,24 @@ def evaluate(
     fresh = jax.device_put(fresh)
     size = blocks.block_size(problem.arms)
     key = prng.stream(prng.root(seed), "evaluation")
-    if isinstance(policies, str | Path | Policy | WithParams):
-        policies = [policies]
-    entries = policies if isinstance(policies, Mapping) else name_policies(policies)
+    entries = policies if isinstance(policies, Mapping) else name_policies(several(policies))
     if not entries:
         raise InputError("there is no policy to evaluate")
-    players = {name: _player(entry, problem, seed, name, progress) for name, entry in entries.items()}
     rows = []
-    for name, (policy, params) in players.items():
-        began = time.perf_counter()
-        report = partial(_report, progress, name, instances, size) if progress else None
-        results = blocks.map_blocks(measure.regret_job(policy, fresh, params, key, instances), on, report)
-        regrets, rewards = (blocks.join(pieces, instances) for pieces in zip(*results, strict=True))
-        if fault := diagnosis.fault(policy, fresh, params, key, regrets):
-            raise InputError(fault)
-        rows.append(Row(name, regrets, rewards, time.perf_counter() - began))
+    with progress_bars.follow(
+        "evaluating", progress, lambda update: progress_bars.in_turn(update, entries)
+    ) as told:
+        players = {name: _player(entry, problem, seed, name, told) for name, entry in entries.items()}
+        for name, (policy, params) in players.items():
+            began = time.perf_counter()
+            report = partial(_report, told, name, instances, size) if told else None
+            results = blocks.map_blocks(
+                measure.regret_job(policy, fresh, params, key, instances), on, report
+            )
+            regrets, rewards = (blocks.join(pieces, instances) for pieces in zip(*results, strict=True))
+            if fault := diagnosis.fault(policy, fresh, params, key, regrets):
+                raise InputError(fault)
+            rows.append(Row(name, regrets, rewards, time.perf_counter() - began))
     return Comparison(tuple(sorted(rows, key=lambda row: row.regret.mean)))
 
 
@@ -155,6 +206,11 @@ def _report(
     progress: Callable[[str, float], None], name: str, instances: int, size: int, done: float
 ) -> None:
     progress(name, min(1.0, done * size / instances))
+
+
+def several(policies: Given | Iterable[Given]) -> Iterable[Given]:
+    """A list of the policies, if only one is given."""
+    return [policies] if isinstance(policies, str | Path | Policy | WithParams) else policies
 
 
 def name_policies(policies: Iterable[Given]) -> dict[str, Given]:

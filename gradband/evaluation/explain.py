@@ -1,10 +1,11 @@
 """What a policy does, beside what the optimal policy would do after the same histories."""
 
 import dataclasses
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,18 +13,24 @@ import numpy as np
 from jax import Array
 
 from gradband import problems
-from gradband.core import prng
+from gradband.core import figures, prng
+from gradband.core import progress as progress_bars
 from gradband.core.errors import InputError, shown
+from gradband.core.results import Result, TextTable
 from gradband.core.statistics import Mean
 from gradband.engine import blocks
 from gradband.engine.observation import Round
 from gradband.engine.rollout import Operands, RolloutSpec, play
+from gradband.evaluation import explanation_figure
 from gradband.evaluation.evaluate import fresh_instances
 from gradband.exact.optimum import optimum
 from gradband.policies import Policy, given
 from gradband.policies.given import Given, WithParams
 from gradband.policies.policy_file import Learned
-from gradband.problems import Problem, as_problem, priors
+from gradband.problems import GivenProblem, Problem, as_problem, priors
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 CELLS = 41  # at most, for the difference of means; odd, so that equal arms fall into the middle cell
 SHARES = 15  # rows at most, for an arm's share of the pulls; odd for the same reason
@@ -76,7 +83,7 @@ class Strips:
 
 
 @dataclasses.dataclass(frozen=True)
-class Explanation:
+class Explanation(Result):
     """What a policy did on fresh instances. If there is no optimal policy beside it, `note` says why."""
 
     policy: str
@@ -110,17 +117,71 @@ class Explanation:
             "note": self.note,
         }
 
+    def records(self) -> list[dict[str, Any]]:
+        """One row per window of rounds."""
+        rows = []
+        for window in self.windows:
+            row = {"window": window.name, "first": window.first, "last": window.last}
+            row |= {"leading": window.leading.mean, "leading_se": window.leading.se}
+            agreement = window.agreement
+            row |= {"agreement": agreement and agreement.mean, "agreement_se": agreement and agreement.se}
+            rows.append(row)
+        return rows
+
+    def tables(self) -> list[TextTable]:
+        rounds = "pulls" if self.problem.pulls_per_round > 1 else "rounds"
+        columns = ["", rounds, "pulls the best so far", "± se"]
+        columns += [] if self.maps.optimal is None else ["agrees with the optimal policy", "± se"]
+        rows = []
+        for window in self.windows:
+            shares = [share for share in (window.leading, window.agreement) if share]
+            cells = [text for s in shares for text in (f"{100 * s.mean:.1f} %", f"{100 * s.se:.1f}")]
+            rows.append([window.name, figures.span(window.first, window.last), *cells])
+        notes = f"Left alone, with less than 1 % of the pulls: {list_arms(self.left_alone)}."
+        notes += f"\nThere is no optimal policy to show. {self.note}" if self.note else ""
+        return [TextTable(f"{self.policy}, {self.instances} instances", columns, rows, notes)]
+
+    def plot(self, ax: "Axes | None" = None) -> Any:
+        """Draws the probability of pulling an arm, by what is known about it, early, midway and late.
+
+        The optimal policy is beside it if it is known, and strips show each arm over the rounds.
+
+        Args:
+            ax: Where to draw only the policy's strip; by default a new figure has all maps and strips.
+
+        Returns:
+            These Axes, or a list of all Axes of the new figure.
+        """
+        if ax is not None:
+            explanation_figure.draw_strip(ax, self)
+            return ax
+        figure = figures.new_figure(explanation_figure.figure_size(self))
+        return explanation_figure.draw(figure, self, self.policy)
+
+
+def list_arms(arms: Sequence[int]) -> str:
+    """Arms in words, with consecutive ones as a range.
+
+    >>> list_arms([1, 4, 5, 6]), list_arms([2]), list_arms([])
+    ('arms 1, 4–6', 'arm 2', 'no arm')
+    """
+    # Within a run of consecutive arms, an arm's number less its place is constant.
+    groups = itertools.groupby(enumerate(arms), lambda entry: entry[1] - entry[0])
+    runs = [[arm for _, arm in group] for _, group in groups]
+    words = ", ".join(figures.span(run[0], run[-1]) for run in runs)
+    return f"arm{'s' if len(arms) > 1 else ''} {words}" if runs else "no arm"
+
 
 def explain(
     policy: Given,
-    problem: Problem | str | Path | None = None,
+    problem: GivenProblem | None = None,
     *,
     instances: int = 4000,
     optimal: bool = True,
     seed: int = 0,
     devices: int | None = None,
     memory: int | str | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Explanation:
     """What a policy does early, midway and late, beside the optimal policy if there is one.
 
@@ -134,7 +195,8 @@ def explain(
         seed: Determines the instances and all draws.
         devices: How many blocks of instances are computed at a time.
         memory: A limit for the whole process, such as "2GB".
-        progress: Called with the current stage and the fraction of it that is done.
+        progress: Called with the current stage and the fraction of it that is done; by default a bar in
+            terminals and notebooks, with False nothing.
 
     >>> best = optimum(problems.named("two-point", horizon=20)).policy
     >>> [window.agreement.mean for window in explain(best, instances=100).windows]
@@ -152,17 +214,20 @@ def explain(
     size = blocks.block_size(problem.arms)
     key = prng.stream(prng.root(seed), "evaluation")
     plan = _plan(fresh, key)
-    best, note = _optimal_policy(problem, progress) if optimal else (None, "")
-    spec = RolloutSpec(bound.compiled(), size, reference=best.policy.compiled() if best else None)
-    theirs = best.params if best else None
-    operands = Operands(jax.device_put(fresh), params, key, np.int32(0), reference=theirs)
 
     def report(done: float) -> None:
-        if progress:
-            progress("playing", min(1.0, done * size / instances))
+        if told:
+            told("playing", min(1.0, done * size / instances))
 
-    job = blocks.BlockJob(_play, (spec, plan), (operands, np.int32(instances)), instances, size)
-    found = _summarise(blocks.map_blocks(job, on, report), plan, instances, best is not None)
+    with progress_bars.follow(
+        "explaining", progress, lambda update: lambda name, share: update(share, name)
+    ) as told:
+        best, note = _optimal_policy(problem, told) if optimal else (None, "")
+        spec = RolloutSpec(bound.compiled(), size, reference=best.policy.compiled() if best else None)
+        theirs = best.params if best else None
+        operands = Operands(jax.device_put(fresh), params, key, np.int32(0), reference=theirs)
+        job = blocks.BlockJob(_play, (spec, plan), (operands, np.int32(instances)), instances, size)
+        found = _summarise(blocks.map_blocks(job, on, report), plan, instances, best is not None)
     return Explanation(bound.name, problem, instances, *found, note)
 
 
@@ -207,7 +272,7 @@ def _source(learned: Policy | WithParams) -> Path | None:
 def _optimal_policy(problem: Problem, progress: Progress | None) -> tuple[Learned | None, str]:
     """The optimal policy, or None and the reason why there is none."""
     try:
-        solved = optimum(problem, progress=partial(progress, "optimal policy") if progress else None)
+        solved = optimum(problem, progress=partial(progress, "optimal policy") if progress else False)
     except InputError as error:
         return None, f"{str(error)[0].upper()}{str(error)[1:]}."
     return solved.policy, ""
@@ -297,12 +362,13 @@ def _two_rounds(problem: Problem, key: Array) -> tuple[Array, Array]:
 class _Seen(NamedTuple):
     """What is known after some rounds of a block."""
 
-    pulls: Array  # [K, B]
-    sums: Array  # [K, B]
+    pulls: Array  # whose rewards were observed [K, B]
+    sums: Array  # of those rewards [K, B]
     maps: Array  # [W, Y X, 3]: histories, and sums of the policy's and of the optimal probabilities
     strips: Array  # sums of both [C, 2, K]
     leading: Array  # [W, B]
     agreement: Array  # [W, B]
+    shares: Array  # all pulls [K, B]
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -316,21 +382,22 @@ def _play(
         counts, sums = jnp.zeros((plan.arms, spec.size)), jnp.zeros((len(plan.windows), spec.size))
         maps = jnp.zeros((len(plan.windows), plan.cells * (len(plan.rows) - 1), 3))
         strips = jnp.zeros((plan.columns, 2, plan.arms))
-        return _Seen(counts, counts, maps, strips, sums, sums)
+        return _Seen(counts, counts, maps, strips, sums, sums, counts)
 
     seen, *_ = play(spec, given._replace(block=block), partial(_observe, plan, real), start)
-    return seen.maps, seen.strips, seen.leading, seen.agreement, seen.pulls
+    return seen.maps, seen.strips, seen.leading, seen.agreement, seen.shares
 
 
 def _observe(plan: _Plan, real: Array, seen: _Seen, round: Round) -> _Seen:
     """Adds a round; `real` [B] is 1 for the instances that count."""
-    pulls, sums, maps, strips, leading, agreement = seen
+    pulls, sums, maps, strips, leading, agreement, shares = seen
     t, inside = round.t.astype(jnp.int32), jnp.asarray(plan.windows)
     if round.pulls is not None and round.sums is not None:
         pulled, earned = round.pulls[:, 0], round.sums[:, 0]
     else:
         pulled = jnp.where(jnp.arange(plan.arms)[:, None] == round.arm, 1.0, 0.0)
         earned = pulled * round.reward
+    heard = (pulled, earned) if round.heard is None else (round.heard[0][:, 0], round.heard[1][:, 0])
     ours = pulled / plan.pulls_per_round if round.log_probs is None else jnp.exp(round.log_probs[:, 0])
     optimal = jnp.zeros_like(ours) if round.reference is None else round.reference[:, 0]
     both = jnp.stack([ours, optimal])
@@ -348,12 +415,13 @@ def _observe(plan: _Plan, real: Array, seen: _Seen, round: Round) -> _Seen:
         return maps + jnp.where(now[:, :, None], total[None], 0)
 
     return _Seen(
-        pulls + pulled,
-        sums + earned,
+        pulls + heard[0],
+        sums + heard[1],
         jax.lax.cond(now.any(), counted, lambda maps: maps, maps),
         strips.at[t * plan.columns // plan.rounds].add((both * real[None, None]).sum(-1)),
         leading + jnp.where(now, ahead[None], 0),
         agreement + jnp.where(now, agreed[None], 0),
+        shares + pulled,
     )
 
 

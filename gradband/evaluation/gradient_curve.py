@@ -61,7 +61,8 @@ def gradient_curve(
         progress: Called with the share that is done, and a few words.
         how: `seed`, `devices` and `memory`, for `estimate`.
     """
-    if not isinstance(policy, OneParameter):
+    sized = policy.bind(problem.arms, problem.horizon)
+    if not isinstance(policy, OneParameter) or set(sized.shapes()) != {"theta"}:
         raise InputError(f"{policy.name} has no single parameter theta")
     if not estimators and not exact:
         raise InputError("there is no baseline to compare")

@@ -3,21 +3,19 @@
 import dataclasses
 from typing import Any
 
-import numpy as np
-
 from gradband.core.statistics import Mean
 from gradband.evaluation.compare_with_defaults import Situation
 from gradband.evaluation.evaluate import Row
+from gradband.evaluation.price import Price
 from gradband.evaluation.standing import Standing
 from gradband.evaluation.verdict import Verdict
 from gradband.gradient.estimator import FEW
 from gradband.policies import references
-from gradband.policies.policy_file import Learned
+from gradband.policies.policy_file import Learned, size_of
 from gradband.problems import Problem
 
 MOST_INSTANCES, FEWEST_INSTANCES = 10_000, 2_000  # of the comparison, by default
 CHEAP = 2_000  # up to this n K, a comparison on the most instances takes a second or two
-NAMED_PARAMETERS = 3  # up to this many are shown one by one
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,6 +26,7 @@ class Outcome:
     problem: Problem
     standing: Standing
     situations: tuple[Situation, ...] = ()  # its gains, if a prior was fitted to past experiments
+    price: Price | None = None  # of guardrails, if the problem has them
 
     @property
     def name(self) -> str:
@@ -78,6 +77,7 @@ class Outcome:
             "instances": self.standing.instances,
             "verdict": {"words": verdict.in_words(self.problem), "against": verdict.in_numbers()},
             "gain": [situation.as_dict() for situation in self.situations] or None,
+            "price_of_guardrails": self.price and self.price.as_dict(),
             "stopped": self.learned.stopped or None,
         }
 
@@ -95,16 +95,6 @@ def instances_to_compare_on(learned: Learned, problem: Problem) -> int:
         return MOST_INSTANCES
     training = learned.about["training"]
     return min(MOST_INSTANCES, max(FEWEST_INSTANCES, training["iterations"] * training["instances"] // 25))
-
-
-def size_of(params: dict[str, Any]) -> int:
-    """The number of parameters."""
-    return sum(int(np.size(leaf)) for leaf in params.values())
-
-
-def named_parameters(params: dict[str, Any]) -> list[str]:
-    """The names of parameters that are few enough to show one by one."""
-    return list(params) if size_of(params) <= NAMED_PARAMETERS else []
 
 
 def describe_params(params: dict[str, Any]) -> dict[str, Any]:

@@ -1,30 +1,43 @@
 """Where policies stand between Thompson sampling and the optimum."""
 
 import dataclasses
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
+from gradband.core import figures
+from gradband.core import progress as progress_bars
+from gradband.core.errors import InputError
+from gradband.core.results import Result, TextTable
 from gradband.core.statistics import Mean
-from gradband.evaluation.evaluate import Comparison
+from gradband.evaluation.evaluate import Comparison, evaluate, fresh_instances, name_policies, several
+from gradband.exact.optimum import known_regret, optimum
 from gradband.policies import UCB1, Policy, SoftElim, Uniform, references
-from gradband.problems import Problem
+from gradband.policies.given import Given
+from gradband.problems import GivenProblem, Problem, as_problem
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 START = "ts"  # the policy at which the way to the optimum begins
+OPTIMAL = "optimal"  # the name of the problem's optimal policy
 
 
 @dataclasses.dataclass(frozen=True)
-class Standing:
+class Standing(Result):
     """Regrets of policies, and how much of the way from Thompson sampling to the optimum each covers."""
 
     table: Comparison
     optimum: float | None
     shares: dict[str, Mean]  # empty if the optimum or Thompson sampling's regret is unknown
+    note: str = ""
+    """a sentence about the optimum"""
 
     @classmethod
-    def of(cls, table: Comparison, optimum: float | None) -> "Standing":
+    def of(cls, table: Comparison, optimum: float | None, note: str = "") -> "Standing":
         names = [row.name for row in table.rows]
         if optimum is None or START not in names or table[START].regret.mean <= optimum:
-            return cls(table, optimum, {})
-        return cls(table, optimum, {name: table.share(name, START, optimum) for name in names})
+            return cls(table, optimum, {}, note)
+        return cls(table, optimum, {name: table.share(name, START, optimum) for name in names}, note)
 
     def without(self, name: str) -> "Standing":
         """The other policies, with the same shares."""
@@ -33,17 +46,131 @@ class Standing:
     @property
     def instances(self) -> int:
         """The number of instances that the policies were measured on."""
-        return len(self.table.rows[0].regrets)
+        return self.table.instances
+
+    def __repr__(self) -> str:
+        best = "unknown" if self.optimum is None else f"{self.optimum:.4g}"
+        return f"Standing(optimum {best}; {repr(self.table).partition('(')[2]}"
 
     def as_dict(self) -> dict[str, Any]:
         """The result as `gradband compare` writes it."""
+        return {"instances": self.instances, "optimum": self.optimum, "policies": self.records()}
+
+    def records(self) -> list[dict[str, Any]]:
         rows = []
         for row in self.table.rows:
             share, regret = self.shares.get(row.name), row.regret
             covered = {"share": share and share.mean, "share_se": share and share.se}
             own = {"name": row.name, "regret": regret.mean, "se": regret.se}
             rows.append({**own, **covered, "seconds": row.seconds})
-        return {"instances": self.instances, "optimum": self.optimum, "policies": rows}
+        return rows
+
+    def tables(self) -> list[TextTable]:
+        return [self.as_text(f"{self.instances} instances", self.note, details=True)]
+
+    def as_text(self, title: str, notes: str, details: bool = False) -> TextTable:
+        """Regrets, best first, and how far each policy is on the way from ts to the optimum.
+
+        With `details`, also how far each is from the first, and the seconds it took.
+        """
+        best, rows = self.table.rows[0].name, []
+        for row in self.table.rows:
+            cells = [figures.shortened(row.name), f"{row.regret.mean:.3f}", f"{row.regret.se:.3f}"]
+            if details:
+                above = self.table.difference(row.name, best)
+                cells += ["", ""] if row.name == best else [f"{above.mean:.3f}", f"{above.se:.3f}"]
+            cells += [share_bar(self.shares[row.name])] if self.shares else []
+            rows.append(cells + ([f"{row.seconds:.2f}"] if details else []))
+        columns = ["policy", "Bayes regret", "± se", *(["above the first", "± se"] if details else [])]
+        columns += ["from ts to the optimum"] if self.shares else []
+        return TextTable(title, columns + (["seconds"] if details else []), rows, notes)
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Draws the regrets as bars beside the optimum, with the way from ts to it in percent.
+
+        Args:
+            ax: Where to draw; new Axes by default.
+        """
+        axes = figures.axes_for(ax, (7.5, figures.height_of_bars(len(self.table.rows))))
+        figures.bars(axes, self.records(), self.optimum)
+        return axes
+
+
+def share_bar(share: Mean, width: int = 10) -> str:
+    """A share between 0 and 1 as a bar, and in percent with its standard error.
+
+    >>> share_bar(Mean(0.5, 0.02), width=4)
+    '██░░  50 ± 2 %'
+    """
+    filled = round(min(max(share.mean, 0.0), 1.0) * width)
+    return f"{'█' * filled}{'░' * (width - filled)} {100 * share.mean:>3.0f} ± {100 * share.se:.0f} %"
+
+
+def compare(
+    policies: Given | Iterable[Given] | Mapping[str, Given] | None,
+    problem: GivenProblem,
+    *,
+    instances: int = 10_000,
+    seed: int = 0,
+    devices: int | None = None,
+    memory: int | str | None = None,
+    progress: Callable[[str, float], None] | bool | None = None,
+) -> Standing:
+    """Compares policies on the same instances, and with the optimum if it can be computed.
+
+    Each policy is also shown on the way from Thompson sampling (0 %) to the optimum (100 %).
+
+    Args:
+        policies: As for `evaluate`, or None for the usual ones. The name `"optimal"` is the problem's
+            optimal policy.
+        problem: A `Problem`, a fit, a name or a TOML file.
+        instances: Fresh instances to play.
+        seed: Determines the instances and all draws.
+        devices: How many blocks of instances are computed at a time.
+        memory: A limit for the whole process, such as "2GB".
+        progress: Called with the current work and the share of it that is done; by default a bar in
+            terminals and notebooks, with False nothing.
+
+    >>> found = compare(["optimal", "softelim"], "two-point", instances=200)
+    >>> [row.name for row in found.table.rows], round(found.optimum, 2)
+    (['optimal', 'softelim'], 2.48)
+    """
+    task = as_problem(problem)
+    fresh_instances(task, instances)
+    if policies is None:
+        policies = usual_policies(task)
+    entries: dict[str, Any] = {
+        **(policies if isinstance(policies, Mapping) else name_policies(several(policies)))
+    }
+    with progress_bars.follow(
+        "comparing", progress, lambda update: progress_bars.in_turn(update, stages(entries))
+    ) as told:
+        report = told or (lambda name, share: None)
+        for name, entry in entries.items():
+            if isinstance(entry, str) and entry == OPTIMAL:
+                entries[name] = optimum(task, progress=lambda done: report(OPTIMAL, done)).policy
+        regret, note = known_optimum(task, lambda done: report("the optimum", done))
+        # The way to the optimum begins at Thompson sampling, which is measured even if nobody asked for it.
+        unasked = regret is not None and bool(entries) and START not in entries
+        added = {START: START} if unasked else {}
+        how: dict[str, Any] = {"instances": instances, "seed": seed, "devices": devices, "memory": memory}
+        table = evaluate(entries | added, task, **how, progress=told or False)
+    found = Standing.of(table, regret, note)
+    return found.without(START) if unasked else found
+
+
+def stages(entries: Iterable[str]) -> list[str]:
+    """The names that `compare` reports, in turn."""
+    return [OPTIMAL, "the optimum", *entries, START]
+
+
+def known_optimum(problem: Problem, progress: Callable[[float], None]) -> tuple[float | None, str]:
+    """The regret of the optimum, or None; and a sentence about it."""
+    try:
+        regret = known_regret(problem, progress)
+    except InputError as error:
+        return None, f"No optimum to compare with: {error}."
+    return regret, f"The optimum has a regret of {regret:.4f}."
 
 
 def usual_policies(problem: Problem) -> dict[str, Policy]:

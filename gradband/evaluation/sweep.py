@@ -10,18 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gradband.core import figures
+from gradband.core import progress as progress_bars
 from gradband.core.errors import InputError, whole
-from gradband.core.extras import needs
+from gradband.core.results import Result, TextTable
 from gradband.core.statistics import Mean
-from gradband.evaluation.evaluate import evaluate, name_policies
+from gradband.evaluation.evaluate import evaluate, name_policies, several
 from gradband.learning.learn import learn
 from gradband.policies import Policy, binding, given
-from gradband.policies.given import Given, WithParams
+from gradband.policies.given import Given
 from gradband.policies.policy_file import Learned
-from gradband.problems import Problem, as_problem
+from gradband.problems import GivenProblem, Problem, as_problem
 
 if TYPE_CHECKING:
-    import polars
+    from matplotlib.axes import Axes
 
 SHOWN = 3  # pairs of policy and problem in a sweep's repr
 USUAL: Mapping[str, Any] = MappingProxyType({})
@@ -57,7 +59,7 @@ class SweepRow:
 
 
 @dataclasses.dataclass(frozen=True)
-class Sweep:
+class Sweep(Result):
     """The rows of a sweep: by problem, then by seed, then in the order of the policies."""
 
     rows: tuple[SweepRow, ...]
@@ -66,13 +68,41 @@ class Sweep:
         """All rows as dictionaries, ready for JSON."""
         return {"rows": [row.as_dict() for row in self.rows]}
 
-    def to_frame(self) -> "polars.DataFrame":
-        """All rows as a Polars data frame."""
-        try:
-            import polars
-        except ImportError:
-            raise needs("a data frame", "data") from None
-        return polars.DataFrame([row.as_dict() for row in self.rows])
+    def records(self) -> list[dict[str, Any]]:
+        return [row.as_dict() for row in self.rows]
+
+    def tables(self) -> list[TextTable]:
+        rows = []
+        for policy, name in self.pairs:
+            found = self.regret(policy, name)
+            seconds = sum(row.seconds for row in self.rows if (row.policy, row.problem) == (policy, name))
+            rows.append([policy, name, f"{found.mean:.3f}", f"{found.se:.3f}", f"{seconds:.1f}"])
+        columns = ["policy", "problem", "Bayes regret", "± se", "seconds"]
+        return [TextTable(f"Means over {self._seeds()}", columns, rows, texts=2)]
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Draws the mean regret of each policy on each problem, with its standard error.
+
+        Args:
+            ax: Where to draw; new Axes by default.
+        """
+        axes = figures.axes_for(ax, (7.5, figures.height_of_bars(len(self.pairs))))
+        several = len({problem for _, problem in self.pairs}) > 1
+        names = [f"{policy} on {problem}" if several else policy for policy, problem in self.pairs]
+        regrets = [self.regret(*pair) for pair in self.pairs]
+        figures.points(axes, names, [r.mean for r in regrets], [r.se for r in regrets], color="C0")
+        axes.set_xlim(left=0)
+        axes.set(xlabel="Bayes regret, ± se", title=f"Means over {self._seeds()}")
+        return axes
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """Each policy with each problem."""
+        return list(dict.fromkeys((row.policy, row.problem) for row in self.rows))
+
+    def _seeds(self) -> str:
+        count = len({row.seed for row in self.rows})
+        return "1 seed" if count == 1 else f"{count} seeds"
 
     def regret(self, policy: str, problem: str) -> Mean:
         """The mean regret over seeds. With several seeds, its standard error is that between them."""
@@ -82,24 +112,22 @@ class Sweep:
         return found[0] if len(found) == 1 else Mean.of(np.array([each.mean for each in found]))
 
     def __repr__(self) -> str:
-        pairs = list(dict.fromkeys((row.policy, row.problem) for row in self.rows))
-        seeds = len({row.seed for row in self.rows})
+        pairs = self.pairs
         words = [f"{policy} on {name} {self.regret(policy, name)}" for policy, name in pairs[:SHOWN]]
         words += [f"{len(pairs) - SHOWN} more"] if len(pairs) > SHOWN else []
-        under = "1 seed" if seeds == 1 else f"{seeds} seeds"
-        return f"Sweep({under}: {', '.join(words)})"
+        return f"Sweep({self._seeds()}: {', '.join(words)})"
 
 
 def sweep(
     policies: Given | Iterable[Given] | Mapping[str, Given],
-    problems: Problem | str | Path | Iterable[Problem | str | Path] | Mapping[str, Problem | str | Path],
+    problems: GivenProblem | Iterable[GivenProblem] | Mapping[str, GivenProblem],
     seeds: int | Iterable[int] = 1,
     *,
     learning: Mapping[str, Any] | None = USUAL,
     instances: int = 10_000,
     devices: int | None = None,
     memory: int | str | None = None,
-    progress: Callable[[str, float], None] | None = None,
+    progress: Callable[[str, float], None] | bool | None = None,
 ) -> Sweep:
     """Learns and evaluates each policy on each problem under each seed.
 
@@ -110,21 +138,22 @@ def sweep(
 
     Args:
         policies: As for `evaluate`: a policy, several, or a dictionary with your own names.
-        problems: A problem, several, or a dictionary with your own names; each a `Problem`, a name or a
-            file.
+        problems: A problem, several, or a dictionary with your own names; each a `Problem`, a fit, a
+            name or a file.
         seeds: The seeds, or their number: 0, 1, ….
         learning: Arguments of `learn`, such as `{"iterations": 50}`. With None nothing is learned, and
             policies are evaluated with their initial parameters.
         instances: Fresh instances for each evaluation.
         devices: How many blocks of instances are computed at a time.
         memory: A limit for the whole process, such as "2GB".
-        progress: Called with a description of the last row and the share that is done.
+        progress: Called with a description of the last row and the share that is done; by default a bar in
+            terminals and notebooks, with False nothing.
 
     >>> found = sweep(["softelim", "uniform"], "two-point", learning=None, instances=100)
     >>> [(row.policy, row.problem, row.seed) for row in found.rows]
     [('softelim', 'two-point', 0), ('uniform', 'two-point', 0)]
     """
-    entries = policies if isinstance(policies, Mapping) else name_policies(_several(policies))
+    entries = policies if isinstance(policies, Mapping) else name_policies(several(policies))
     tasks = _name_problems(problems)
     numbers = list(range(whole("seeds", seeds))) if isinstance(seeds, int) else list(seeds)
     for what, there in (("policy", entries), ("problem", tasks), ("seed", numbers)):
@@ -136,16 +165,21 @@ def sweep(
     on: dict[str, Any] = {"devices": devices, "memory": memory}
     rows: list[SweepRow] = []
     total = len(tasks) * len(numbers) * len(entries)
-    for (where, task), seed, (name, entry) in product(tasks.items(), numbers, entries.items()):
-        began, learned = time.perf_counter(), None
-        policy = given.resolve(entry, task)
-        if learning is not None and isinstance(policy, Policy) and _can_learn(policy, task):
-            policy = learned = learn(policy, task, seed=seed, **learning, **on)
-        row = evaluate({name: policy}, task, instances=instances, seed=seed, **on).rows[0]
-        seconds = round(time.perf_counter() - began, 3)
-        rows.append(SweepRow(name, where, seed, row.regret, row.reward, seconds, learned))
-        if progress:
-            progress(f"{name} on {where}, seed {seed}", len(rows) / total)
+    with progress_bars.follow(
+        "sweeping", progress, lambda update: lambda what, share: update(share, what)
+    ) as told:
+        for (where, task), seed, (name, entry) in product(tasks.items(), numbers, entries.items()):
+            began, learned = time.perf_counter(), None
+            policy = given.resolve(entry, task)
+            if learning is not None and isinstance(policy, Policy) and _can_learn(policy, task):
+                policy = learned = learn(policy, task, seed=seed, **learning, **on, progress=False)
+            row = evaluate({name: policy}, task, instances=instances, seed=seed, **on, progress=False).rows[
+                0
+            ]
+            seconds = round(time.perf_counter() - began, 3)
+            rows.append(SweepRow(name, where, seed, row.regret, row.reward, seconds, learned))
+            if told:
+                told(f"{name} on {where}, seed {seed}", len(rows) / total)
     return Sweep(tuple(rows))
 
 
@@ -155,17 +189,13 @@ def _can_learn(policy: Policy, problem: Problem) -> bool:
     return bound.trainer != Policy.trainer or (bound.differentiable and bool(bound.shapes()))
 
 
-def _several(given: Any) -> Iterable[Any]:
-    """A list of what is given, if it is one policy or one problem."""
-    return [given] if isinstance(given, str | Path | Policy | Problem | WithParams) else given
-
-
 def _name_problems(problems: Any) -> dict[str, Problem]:
     """The problems by name; repeated names are numbered."""
     if isinstance(problems, Mapping):
         return {name: as_problem(entry) for name, entry in problems.items()}
     found: dict[str, Problem] = {}
-    for entry in _several(problems):
+    alone = isinstance(problems, str | Path) or not isinstance(problems, Iterable)
+    for entry in [problems] if alone else problems:
         problem = as_problem(entry)
         name = entry if isinstance(entry, str) else problem.name
         name = name or f"{problem.prior.label}, {problem.arms} arms, {problem.horizon} rounds"

@@ -75,13 +75,15 @@ class Verdict:
         if not self.best or self.grade(self.best) == "better":
             better = self.grade(self.before) == "better"
             return [] if better else ["More instances (--instances) may show a difference."]
-        network = self.policy in ("lstm", "index")
+        kind = "discounted-" if problem.prior.moves else ""  # forgetting pays where means move
+        network = self.policy in ("lstm", "index", f"{kind}index")
         ideas = []
-        if problem.unit and self.policy not in ("kl-softelim", "index"):
-            ideas.append("--policy kl-softelim")
-        if self.policy != "index":
-            ideas.append("--policy index")
-        if network and problem.unit and problem.pulls_per_round == 1:
+        if problem.unit and self.policy not in (f"{kind}kl-softelim", f"{kind}index"):
+            ideas.append(f"--policy {kind}kl-softelim")
+        if self.policy != f"{kind}index":
+            ideas.append(f"--policy {kind}index")
+        one_by_one = problem.pulls_per_round == 1 and problem.delay is None
+        if network and not kind and problem.unit and one_by_one:
             ideas.append("--imitate gittins")
         ideas.append("more instances (--instances)" if not network else "more iterations (--iterations)")
         return [f"Use {self.best} instead, or try {', '.join(ideas)}."]

@@ -6,6 +6,8 @@ from gradband.exact.counts import by_counts
 from gradband.exact.enumeration import Exact, by_enumeration
 from gradband.exact.explore_then_commit import explore_then_commit_reward
 from gradband.exact.optimum import Optimum, optimum
+from gradband.exact.power import of_equal_split as power_of_equal_split
+from gradband.exact.power import of_policy as power_of_policy
 from gradband.solvers.gittins import discounted as gittins_index
 
 __all__ = [
@@ -16,5 +18,7 @@ __all__ = [
     "explore_then_commit_reward",
     "gittins_index",
     "optimum",
+    "power_of_equal_split",
+    "power_of_policy",
     "softelim_regret_bound",
 ]

@@ -59,10 +59,7 @@ def by_counts(
     with jax.enable_x64(True):
         start = bound.init(jax.random.key(0)) if params is None else bound.as_params(params)
         learned = _learned(bound, start)
-        chunk = partial(_chunk, bound.compiled(), learned, start)
-        layer: Callable[[int], np.ndarray] = partial(_by_state, chunk)
-        if isinstance(bound, ThompsonSampling):
-            layer = _Thompson(bound, n).layer
+        layer = probabilities(bound, start, n, learned)
         values = np.zeros((1 + learned, _size(n)))
         values[0] = _ending(bound, start, problem)
         for t in range(n - 1, -1, -1):
@@ -83,6 +80,11 @@ def check(policy: Policy, problem: Problem) -> Counting:
             f"{bound.name} can't be evaluated exactly: its state must be the arms' counts, as for "
             "softelim, epsilon-greedy, boltzmann, ts or ucb1"
         )
+    problem.unguarded(EVALUATION)
+    if bound.forgets:
+        raise InputError(
+            f"{bound.name} can't be evaluated exactly: it forgets, so counts are not its state"
+        )
     if problem.arms != 2:
         raise InputError(f"{EVALUATION} needs 2 arms, not {problem.arms}")
     check_prior(problem, EVALUATION)
@@ -90,6 +92,18 @@ def check(policy: Policy, problem: Problem) -> Counting:
         states = f"n⁴/24 states, too many for {problem.horizon} rounds"
         raise InputError(f"{EVALUATION} goes through {states}: at most {LONGEST} is feasible")
     return bound
+
+
+def probabilities(
+    policy: Counting, params: Params, horizon: int, learned: int = 0
+) -> Callable[[int], np.ndarray]:
+    """Probabilities of arm 0 in all states before round t, as a function of t, and their derivatives.
+
+    They are [1 + P, N], with rectangles by (s₀, s₁) for each T₀ in turn, in double precision if JAX is.
+    """
+    if isinstance(policy, ThompsonSampling):
+        return _Thompson(policy, horizon).layer
+    return partial(_by_state, partial(_chunk, policy.compiled(), learned, params))
 
 
 def _learned(policy: Policy, params: Params) -> int:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -15,6 +16,7 @@ from gradband.core.pytrees import by_path
 from gradband.exact.quadrature import best_mean, check_prior
 from gradband.policies import Params, Policy, binding
 from gradband.policies.given import Given, unpack
+from gradband.policies.guarded import within_guardrails
 from gradband.problems import Problem, as_problem, priors
 
 LIMIT = 2_000_000  # pulls in all histories together
@@ -59,25 +61,36 @@ def by_enumeration(policy: Given, problem: Problem | str | Path, params: Params 
         digits = np.array(list(itertools.product(range(outcomes), repeat=horizon)))
         pulled, gained = digits % arms, (digits // arms).astype(np.float64)
         weight = (_reward_probability(prior, pulled, gained) * gained.sum(1))[:, None]
-
-        def play(params: Params) -> tuple[Array, Array]:
-            return jax.vmap(lambda a, y: _log_probability(bound, params, a, y))(pulled, gained)
-
+        played = within_guardrails(bound, problem)
         if problem.afterwards:
             one = np.append(gained, np.ones((len(gained), 1)), axis=1)  # the last arm pays once more
-            chosen = np.asarray(play(start)[1]).T  # [latents, H]
+            chosen = np.asarray(_play(played, start, pulled, gained)[1]).T  # [latents, H]
             ends = [
                 _reward_probability(prior, np.append(pulled, arm[:, None], axis=1), one) for arm in chosen
             ]
             weight = weight + problem.afterwards * np.stack(ends, axis=1)
+        slope, total = _slope_and_value(played, start, pulled, gained, weight)
+    gradient = {name: np.asarray(leaf) for name, leaf in by_path(slope).items()}
+    return Exact(float(total), problem.pulls * best_mean(prior) - float(total), gradient)
 
-        def value(params: Params) -> Array:
-            return (jnp.exp(play(params)[0]) * weight).sum()
 
-        gradient = by_path(jax.jacfwd(value)(start))
-        reward = float(value(start))
-    regret = problem.pulls * best_mean(prior) - reward
-    return Exact(reward, regret, {name: np.asarray(leaf) for name, leaf in gradient.items()})
+@partial(jax.jit, static_argnums=0)
+def _slope_and_value(
+    policy: Policy, params: Params, pulled: Array, gained: Array, weight: Array
+) -> tuple[Params, Array]:
+    """The gradient of Σ_h P_θ(h) R(h), and the sum itself; the weights [H, 1 or latents] are R(h)."""
+
+    def value(params: Params) -> tuple[Array, Array]:
+        total = (jnp.exp(_play(policy, params, pulled, gained)[0]) * weight).sum()
+        return total, total
+
+    return jax.jacfwd(value, has_aux=True)(params)
+
+
+@partial(jax.jit, static_argnums=0)
+def _play(policy: Policy, params: Params, pulled: Array, gained: Array) -> tuple[Array, Array]:
+    """Log-probabilities [H, latents] of all histories [H, n], and the arms recommended in the end."""
+    return jax.vmap(lambda arms, rewards: _log_probability(policy, params, arms, rewards))(pulled, gained)
 
 
 def _log_probability(policy: Policy, params: Params, arms: Array, gained: Array) -> tuple[Array, Array]:

@@ -8,13 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradband import __version__
+from gradband.core import progress as progress_bars
 from gradband.core import resources
 from gradband.core.errors import InputError
+from gradband.core.results import Result, TextTable
 from gradband.exact.quadrature import best_mean, check_prior
 from gradband.policies import Policy
 from gradband.policies.optimal import OptimalChoices, OptimalGraph, OptimalGrid, OptimalThresholds
 from gradband.policies.policy_file import Learned
-from gradband.problems import Problem, as_problem, priors
+from gradband.problems import GivenProblem, Problem, as_problem, priors
 from gradband.solvers import layout, many_arms, posterior, store, two_arms
 from gradband.solvers.graph import Graph
 
@@ -25,7 +27,7 @@ Progress = Callable[[float], None]
 
 
 @dataclasses.dataclass(frozen=True)
-class Optimum:
+class Optimum(Result):
     """The best expected reward of n rounds lies in [reward, reward + error]; an `error` of 0 is exact.
 
     `regret` is that of `reward`. `policy` can be played, evaluated and saved like a learned one; `loss` is
@@ -48,12 +50,34 @@ class Optimum:
         """What `gradband optimum` writes."""
         return vars(self) | {"policy": self.policy.policy.name}
 
+    def records(self) -> list[dict[str, Any]]:
+        """A single row."""
+        return [self.as_dict()]
 
-def optimum(problem: Problem | str, *, progress: Progress | None = None) -> Optimum:
+    def tables(self) -> list[TextTable]:
+        notes = [f"Method: {self.method}, {self.seconds:.2f} s.", "Exact, up to rounding."]
+        if self.error:
+            notes[1] = (
+                f"The optimal reward is at most {self.error:.2g} higher, and the regret as much lower."
+            )
+        if self.loss is None:
+            notes.append("The policy's own reward is not known; gradband compare measures it.")
+        elif self.loss > 1e-9:
+            notes.append(f"The policy's reward is {self.loss:.2g} lower.")
+        rows = [["reward", f"{self.reward:.6f}"], ["regret", f"{self.regret:.6f}"]]
+        return [TextTable("", ["", "Bayes optimum"], rows, "\n".join(notes))]
+
+
+def optimum(problem: GivenProblem, *, progress: Progress | bool | None = None) -> Optimum:
     """The Bayes-optimal reward, regret and policy of a problem, or an error that says why there is none.
 
     Rewards must be Bernoulli, and the prior finite or beta: two arms for more than a thousand rounds, more
     arms for short horizons.
+
+    Args:
+        problem: A `Problem`, a fit, a name or a TOML file.
+        progress: Called with the share that is done; by default a bar in terminals and notebooks, with
+            False nothing.
 
     >>> best = optimum("two-point")
     >>> round(best.regret, 4), best.method
@@ -67,7 +91,10 @@ def optimum(problem: Problem | str, *, progress: Progress | None = None) -> Opti
         _finite if isinstance(prior, priors.Finite) else _two_arms if prior.arms == 2 else _many_arms
     )
     n, afterwards = problem.horizon, problem.afterwards
-    found = solve(prior, n, progress or (lambda done: None), afterwards)
+    with progress_bars.follow(
+        "optimum", progress, lambda update: lambda done: update(done, "solving")
+    ) as told:
+        found = solve(prior, n, told or (lambda done: None), afterwards)
     regret = problem.pulls * best_mean(prior) - found.reward
     policy: Policy = dataclasses.replace(found.policy, rounds=n, afterwards=bool(afterwards))
     policy = policy.bind(problem.arms, n)
@@ -90,7 +117,7 @@ def known_regret(problem: Problem, progress: Progress | None = None) -> float:
         if _work(problem) > PATIENCE:
             minutes = f"the optimum of {problem.horizon} rounds takes minutes"
             raise InputError(f"{minutes}: run gradband optimum once, which stores it")
-        best = optimum(problem, progress=progress)
+        best = optimum(problem, progress=progress or False)
         kept = np.array([best.regret, best.error])
     regret, error = kept
     if error > PRECISION * regret:
@@ -115,6 +142,7 @@ def _work(problem: Problem) -> float:
 
 def check_kind(problem: Problem) -> priors.Finite | priors.Beta:
     """The prior, or an error for a kind of problem whose optimum cannot be computed."""
+    problem.unguarded("the optimum")
     hint = ": list instances of it as a finite prior, or compare with other policies"
     return check_prior(problem, "the optimum", hint)
 

@@ -70,6 +70,8 @@ def check_prior(problem: Problem, what: str, hint: str = "") -> priors.Finite | 
     prior = problem.prior
     if not isinstance(prior.rewards, rewards.Bernoulli):
         raise InputError(f"{what} needs bernoulli rewards, not {prior.rewards.kind} rewards")
+    if prior.moves:
+        raise InputError(f"{what} needs means that stay the same, and those of a {prior.kind} prior move")
     if not isinstance(prior, priors.Finite | priors.Beta):
         raise InputError(f"{what} needs a finite or beta prior, not a {prior.kind} prior{hint}")
     return prior

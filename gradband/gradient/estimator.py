@@ -5,8 +5,7 @@ each instance its own gradient; many in reverse mode.
 """
 
 import dataclasses
-from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -15,20 +14,23 @@ from jax import Array
 from gradband.core import prng
 from gradband.core.errors import InputError, shown, unknown, whole
 from gradband.core.pytrees import brief
+from gradband.core.results import Result, TextTable
+from gradband.core.statistics import Mean
 from gradband.engine import blocks, diagnosis
 from gradband.gradient.baselines import Baseline, as_baseline, rollouts_for
 from gradband.gradient.critic import Critic
 from gradband.gradient.surrogate import Operands, SurrogateSpec, differentiate
 from gradband.policies import Params, Policy, binding
 from gradband.policies.given import Given, unpack
-from gradband.problems import Problem, as_problem
+from gradband.problems import GivenProblem, Problem, as_problem
 
 FEW = 8  # parameters up to which forward mode is used
 RETURNS = ("realised", "expected")
+SHOWN = 10  # parameters in a table of an estimate
 
 
 @dataclasses.dataclass(frozen=True)
-class Estimate:
+class Estimate(Result):
     """A gradient estimate from m instances. Its arrays are flat, in the order of `params`' leaves."""
 
     mean: np.ndarray
@@ -49,6 +51,30 @@ class Estimate:
     def __repr__(self) -> str:
         numbers = (f"{name}={brief(getattr(self, name))}" for name in ("mean", "se", "spread"))
         return f"Estimate({', '.join(numbers)}, {self.regrets.size} instances)"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The gradient by parameter, and the regret, ready for JSON."""
+        regret = Mean.of(self.regrets)
+        return {"instances": self.regrets.size, "regret": vars(regret), "gradient": self.records()}
+
+    def records(self) -> list[dict[str, Any]]:
+        """One row per parameter, in the order of `params`' leaves."""
+        numbers = zip(self.mean.tolist(), self.se.tolist(), self.spread.tolist(), strict=True)
+        return [
+            {"parameter": i, "gradient": mean, "se": se, "spread": spread}
+            for i, (mean, se, spread) in enumerate(numbers)
+        ]
+
+    def tables(self) -> list[TextTable]:
+        shown = self.records()[:SHOWN]
+        rows = [
+            [str(row["parameter"]), *(f"{row[what]:.4g}" for what in ("gradient", "se", "spread"))]
+            for row in shown
+        ]
+        rest = len(self.mean) - len(shown)
+        notes = f"Regret {Mean.of(self.regrets)}." + (f" {rest} more parameters." if rest else "")
+        columns = ["parameter", "gradient", "± se", "spread (m = 1)"]
+        return [TextTable(f"Gradient from {self.regrets.size} instances", columns, rows, notes)]
 
     @property
     def norm(self) -> float:
@@ -118,7 +144,7 @@ def as_estimator(given: Estimator | Baseline | str) -> Estimator:
 
 def estimate(
     policy: Given,
-    problem: Problem | str | Path,
+    problem: GivenProblem,
     params: Params | None = None,
     *,
     instances: int = 1000,

@@ -24,6 +24,7 @@ from gradband.learning import interruption
 from gradband.learning.ascent import Steps
 from gradband.policies import Params
 from gradband.policies.base import fits
+from gradband.policies.policy_file import params_in_words
 
 HISTORY = ("horizon", "norm", "regret", "regret_se")
 PARAMS = ("params", "stage_start", "good")
@@ -43,6 +44,10 @@ class Step:
     norm: float
     regret: float
     regret_se: float
+
+    def __str__(self) -> str:
+        where = f"{self.iteration}/{self.iterations}  {params_in_words(self.params)}  n {self.horizon}"
+        return f"{where}  |g| {self.norm:.3g}  regret {self.regret:.2f}"
 
 
 def _flat(settings: Any, prefix: str = "") -> dict[str, Any]:

@@ -8,6 +8,7 @@ random stream that neither training nor evaluation uses.
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -29,6 +30,10 @@ BELOW, ABOVE = 3.0, 1.0  # decades of θ that are surveyed around its start
 STRIDE = 0.5  # decades between the points of θ alone
 DEEP, WIDE = 7.0, 3.0  # decades of θ below its start, and of the others above theirs, if there are several
 UP, DOWN = (0.5, 0.75), (1.0, 2.0)  # decades of one of several parameters, and of the others
+RATES = (-2.0, -1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5)  # decades of forgetting around 1 / (4 √n)
+FIRST_RATES = (-0.5,)  # those of the first points of several parameters
+NEVER = -20.0  # decades of forgetting down to its least
+SEARCHED = ("theta", "forgetting")  # parameters that are surveyed by themselves
 KEPT = 12  # points of a survey of several parameters that are played on more instances
 CALLS = 60  # points that a search for several parameters plays
 REACH = 0.3  # decades from a point to its neighbours
@@ -76,22 +81,41 @@ def survey(judge: Judge, steps: Steps, start: Params) -> Params:
 
     The best θ of two problems may be decades apart. Between a distant start and the optimum there may be a
     plateau where gradients are only noise. With more parameters, points in all their decades are played on
-    few instances, the better ones on more, and a search starts from the best.
+    few instances, the better ones on more, and a search starts from the best. A rate of forgetting is
+    played at none and around 1 / (4 √n), the scale of Garivier and Moulines (2011).
     """
     names = sorted(steps.moved_by_logarithm)
+    fades = "forgetting" in names
     if "theta" not in names:
-        return start
+        return _best_rate(judge, steps, start) if fades else start
     if len(names) == 1:
         return _best_theta(judge, steps, start)
+    others = [name for name in names if name not in SEARCHED]
     offsets = [
-        {**others, "theta": float(theta)}
+        {**other, "theta": float(theta)}
         for theta in np.arange(-DEEP, ABOVE + 1)
-        for others in _moves([name for name in names if name != "theta"])
+        for other in (_moves(others) if others else ({},))
     ]
-    hasty = judge.hasty()
-    points = sorted((steps.shifted(start, offset) for offset in offsets), key=hasty.regret)
+    hasty, points = judge.hasty(), [steps.shifted(start, offset) for offset in offsets]
+    if fades:
+        first = [at for point in points for at in _rates(judge, steps, point, FIRST_RATES)]
+        better = sorted(first, key=hasty.regret)[:KEPT]
+        points = better + [at for point in better for at in _rates(judge, steps, point, RATES)]
+    points = sorted(points, key=hasty.regret)
     best = min([start, *points[:KEPT]], key=judge.regret)
     return search(judge, steps, best)
+
+
+def _rates(judge: Judge, steps: Steps, params: Params, decades: tuple[float, ...]) -> list[Params]:
+    """The parameters with no forgetting, and with rates these decades from 1 / (4 √n)."""
+    usual = 1 / (4 * math.sqrt(judge.policy.horizon))
+    centre = math.log10(usual / float(params["forgetting"]))
+    offsets = (NEVER, *(centre + decade for decade in decades))
+    return [steps.shifted(params, {"forgetting": offset}) for offset in offsets]
+
+
+def _best_rate(judge: Judge, steps: Steps, start: Params) -> Params:
+    return min([start, *_rates(judge, steps, start, RATES)], key=judge.regret)
 
 
 def _moves(names: list[str]) -> Iterator[dict[str, float]]:

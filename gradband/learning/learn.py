@@ -11,11 +11,12 @@ import jax
 import optax
 
 from gradband.core import prng
+from gradband.core import progress as progress_bars
 from gradband.core.errors import unknown
 from gradband.engine import processes
 from gradband.gradient.baselines import Baseline
 from gradband.gradient.estimator import Controls, Estimator
-from gradband.learning import interruption, q_learning
+from gradband.learning import interruption, q_learning, search
 from gradband.learning.ascent import PLAIN
 from gradband.learning.checkpoint import Step, TrainingState
 from gradband.learning.plan import Plan, Session, Wishes, make_plan
@@ -24,14 +25,14 @@ from gradband.learning.stages import Stage
 from gradband.policies import Params, Policy
 from gradband.policies.given import Given, resolve, unpack
 from gradband.policies.policy_file import Learned
-from gradband.problems import Problem, as_problem
+from gradband.problems import GivenProblem, Problem, as_problem
 
 ZERO = "zero on the whole batch: there is nothing to learn, or the batch is too small"
 
 
 def learn(
     policy: Given,
-    problem: Problem | str | Path,
+    problem: GivenProblem,
     *,
     recipe: Recipe | str | Path | None = None,
     iterations: int | None = None,
@@ -47,7 +48,7 @@ def learn(
     devices: int | None = None,
     memory: int | str | None = None,
     engine: str | None = None,
-    progress: Callable[[Step], None] | None = None,
+    progress: Callable[[Step], None] | bool | None = None,
     checkpoint: str | Path | None = None,
     checkpoint_every: int = 10,
     resume: bool = False,
@@ -64,7 +65,7 @@ def learn(
     Args:
         policy: A `Policy`, a learned one to continue from, a name or a policy file. DQN is learned by
             `q_learning.train`, which takes only L, m, the seed, the memory and `progress`.
-        problem: A `Problem`, a name or a TOML file.
+        problem: A `Problem`, a fit, a name or a TOML file.
         recipe: A name, a `Recipe`, or a TOML file (docs/recipes.md); by default the policy's usual one
             (see `gradband.learning.recipes`).
         iterations: L.
@@ -85,7 +86,8 @@ def learn(
             time, with the same bits. By default all free memory may be used.
         engine: "lanes" or "xla"; by default lanes on a CPU, and XLA for networks and whatever lanes do not
             support.
-        progress: Called after each iteration.
+        progress: Called after each iteration; by default a bar in terminals and notebooks, with False
+            nothing.
         checkpoint: A file to keep the state of training in.
         checkpoint_every: Iterations between checkpoints.
         resume: Whether to resume from the checkpoint, to the same bits. All settings must be the same; an
@@ -113,10 +115,17 @@ def learn(
         params=params,
     )
     file = Path(checkpoint) if checkpoint else None
-    session = Session(seed, devices, memory, engine, progress, file, checkpoint_every, resume)
     if policy.trainer not in TRAINERS:
         raise unknown(f"trainer of {policy.name}", policy.trainer, TRAINERS)
-    return TRAINERS[policy.trainer](policy, problem, wishes, session)
+    wanted = progress if callable(progress) or processes.first() else False
+    with progress_bars.follow("learning", wanted, show_steps) as report:
+        session = Session(seed, devices, memory, engine, report, file, checkpoint_every, resume)
+        return TRAINERS[policy.trainer](policy, problem, wishes, session)
+
+
+def show_steps(update: progress_bars.Update) -> Callable[[Step], None]:
+    """Shows steps on a bar."""
+    return lambda step: update(step.iteration / step.iterations, str(step))
 
 
 def learn_by_gradients(policy: Policy, problem: Problem, wishes: Wishes, session: Session) -> Learned:
@@ -200,5 +209,9 @@ def _ascend(plan: Plan, state: TrainingState, stage: Stage, key: jax.Array) -> I
 
 
 Trainer = Callable[[Policy, Problem, Wishes, Session], Learned]
-TRAINERS: dict[str, Trainer] = {"gradband": learn_by_gradients, "q-learning": q_learning.learn}
+TRAINERS: dict[str, Trainer] = {
+    "gradband": learn_by_gradients,
+    "q-learning": q_learning.learn,
+    "search": search.learn,
+}
 """how policies are learned, by their `trainer`"""

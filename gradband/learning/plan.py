@@ -26,6 +26,7 @@ from gradband.learning.stages import Stage, Temperature
 from gradband.learning.units import reward_scale
 from gradband.policies import Params, Policy, binding
 from gradband.policies.base import OneParameter
+from gradband.policies.forgetting import Forgetting
 from gradband.policies.given import WithParams
 from gradband.problems import Problem
 
@@ -77,6 +78,27 @@ class Session:
 
     def __post_init__(self) -> None:
         whole("checkpoint_every", self.checkpoint_every)
+
+
+def refuse(policy: Policy, wishes: Wishes, session: Session, why: str, **more: bool) -> None:
+    """Raises an error for arguments of `learn` that a trainer without gradients does not take.
+
+    `more` are arguments that this trainer does not take either, and whether they were given.
+    """
+    given = more | {
+        "recipe": wishes.recipe is not None,
+        "estimator": wishes.estimator is not None,
+        "optimizer": wishes.optimizer is not None,
+        "scale": wishes.scale not in (None, "log"),
+        "temperature": wishes.temperature is not None,
+        "curriculum": bool(wishes.curriculum),
+        "imitate": wishes.imitate is not None,
+        "params": wishes.params is not None,
+        "resume": session.resume,
+    }
+    for option, is_given in given.items():
+        if is_given:
+            raise InputError(f"{option} does not apply to {policy.name}, {why}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -184,8 +206,11 @@ def _choose_recipe(policy: Policy, problem: Problem, wishes: Wishes) -> Recipe:
 
 
 def _is_usual(policy: Policy) -> bool:
-    """Whether θ has its default."""
-    return isinstance(policy, OneParameter) and policy.theta == type(policy).theta
+    """Whether θ and the rate of forgetting have their defaults, those that the policy has."""
+    names = [
+        n for n, kind in (("theta", OneParameter), ("forgetting", Forgetting)) if isinstance(policy, kind)
+    ]
+    return bool(names) and all(getattr(policy, name) == getattr(type(policy), name) for name in names)
 
 
 def _name(function: Any) -> str:

@@ -27,10 +27,9 @@ from gradband.core.errors import InputError, number, positive, whole
 from gradband.core.statistics import Mean
 from gradband.engine.memory import budget
 from gradband.engine.observation import Regret, Round
-from gradband.gradient.estimator import Estimator, as_estimator
 from gradband.learning import recipes
 from gradband.learning.checkpoint import HISTORY, Step
-from gradband.learning.plan import Session, Wishes, describe_run
+from gradband.learning.plan import Session, Wishes, describe_run, refuse
 from gradband.policies import DQN, Counts, Params, Policy, binding
 from gradband.policies.policy_file import Learned
 from gradband.problems import Problem
@@ -115,21 +114,7 @@ def learn(policy: Policy, problem: Problem, wishes: Wishes, session: Session) ->
     """Learns a DQN for `gradband.learn`, or raises an error for arguments that do not apply to it."""
     if not isinstance(policy, DQN):
         raise InputError(f"Q-learning needs the network of dqn, which {policy.name} does not have")
-    estimator = wishes.estimator
-    given = {
-        "recipe": wishes.recipe is not None,
-        "estimator": estimator is not None and as_estimator(estimator) != Estimator(),
-        "optimizer": wishes.optimizer is not None,
-        "scale": wishes.scale not in (None, "log"),
-        "temperature": wishes.temperature is not None,
-        "curriculum": bool(wishes.curriculum),
-        "imitate": wishes.imitate is not None,
-        "params": wishes.params is not None,
-        "resume": session.resume,
-    }
-    for option in given:
-        if given[option]:
-            raise InputError(f"{option} does not apply to {policy.name}, which is learned by Q-learning")
+    refuse(policy, wishes, session, "which is learned by Q-learning")
     size = wishes.size(recipes.choose(binding.check(policy, problem), None), problem)
     on: dict[str, Any] = {"seed": session.seed, "memory": session.memory, "progress": session.progress}
     return train(policy, problem, iterations=size[0], instances=size[1], **on)
@@ -164,6 +149,7 @@ def train(
     (2,)
     """
     problem.one_by_one("Q-learning")
+    problem.unguarded("Q-learning")
     bound = binding.check(policy, problem)
     key = prng.root(seed)
     size = whole("the size of the replay", instances * max(problem.horizon, settings.replay // instances))
@@ -279,7 +265,7 @@ def _environments(problem: Problem, count: int, key: Array) -> tuple[Function, F
     def observe(regret: Regret, t: Array, arm: Array, reward: Array) -> Regret:
         mean = best = None
         if prior.knows_means:
-            means = jax.vmap(prior.means)(instances)
+            means = jax.vmap(prior.means_at, (0, None))(instances, t)
             mean, best = jax.vmap(pick)(means, arm)[None], means.max(1)[None]
 
         def all_rewards() -> Array:

@@ -71,8 +71,9 @@ class Recipe:
             return self.estimator
         if not problem.prior.knows_means:
             return Estimator("leave-one-out")
-        # The effect of a single reward cannot be observed within a batch.
-        return self.estimator if problem.pulls_per_round == 1 else Estimator("critic", returns="expected")
+        # The effect of a single reward cannot be observed within a batch, nor before it arrives.
+        alone = problem.pulls_per_round == 1 and problem.delay is None
+        return self.estimator if alone else Estimator("critic", returns="expected")
 
     def horizons(self, policy: Policy, problem: Problem) -> tuple[int, ...]:
         """The curriculum in whole batches, each with a round for every arm if the policy needs that."""
@@ -207,6 +208,9 @@ USUAL = {
     "kl-softelim": dataclasses.replace(GRADBAND, iterations=40),  # each costs ten of SoftElim's
     "lstm": NETWORK,
     "index": INDEX,
+    "discounted-softelim": dataclasses.replace(GRADBAND, iterations=60),
+    "discounted-kl-softelim": dataclasses.replace(GRADBAND, iterations=20),
+    "discounted-index": dataclasses.replace(INDEX, survey=True),
     "dqn": Recipe("dqn", iterations=600, instances=512),
 }
 

@@ -18,7 +18,7 @@ from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
 from typing import Any
 
-from gradband.core import resources
+from gradband.core import progress, resources
 from gradband.core.errors import InputError
 from gradband.paper.store import Store
 from gradband.paper.unit import Unit
@@ -121,6 +121,7 @@ def _work(place: int, unit: Unit, folder: Path) -> None:
     """Does a unit in a worker, and stores its result."""
     from gradband.paper import work
 
+    progress.silence()  # the parent shows what `note` says
     began, told = time.perf_counter(), 0.0
 
     def note(share: float, words: str) -> None:

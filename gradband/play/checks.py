@@ -80,11 +80,17 @@ def check_heard(policy: Policy, heard: Any) -> None:
         raise InputError(f"{policy.name} observes 0 or 1, not {shown(heard)}")
 
 
-def check_sums(decision: Event, sums: Any) -> list[int]:
-    """The sums of a batch's rewards, if it can have them."""
+def check_sums(decision: Event, sums: Any, any_sums: bool) -> list[Any]:
+    """The sums of a batch's rewards, if it can have them: any numbers, or counts of ones."""
     pulls = decision["arms"]
     if not isinstance(sums, list | tuple) or len(sums) != len(pulls):
         raise InputError(f"a batch needs one sum for each of its {len(pulls)} arms")
+    if any_sums:
+        totals = [number("a sum of rewards", total) for total in sums]
+        for arm, (total, count) in enumerate(zip(totals, pulls, strict=True)):
+            if total and not count:
+                raise InputError(f"arm {arm} was not pulled in this batch: its sum cannot be {total:g}")
+        return totals
     found = [check_count("a sum of rewards", ones) for ones in sums]
     for arm, (ones, count) in enumerate(zip(found, pulls, strict=True)):
         if ones > count:

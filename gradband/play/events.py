@@ -68,7 +68,7 @@ def _check_update(player: "Player", event: Event) -> None:
     if ("arms" in made) != ("sums" in event):
         raise InputError(f"{shown(event['id'])} needs sums if it is a batch, and else a reward")
     if "sums" in event:
-        checks.check_sums(made, event["sums"])
+        checks.check_sums(made, event["sums"], player.playable.any_sums)
     else:
         checks.check_reward(policy, event["reward"])
         checks.check_heard(policy, event["heard"])
@@ -82,7 +82,7 @@ def _check_expire(player: "Player", event: Event) -> None:
     if ("arms" in made) != ("sums" in event):
         raise InputError(f"{shown(event['id'])} needs sums if it is a batch, and else a reward")
     if "sums" in event:
-        checks.check_sums(made, event["sums"])
+        checks.check_sums(made, event["sums"], player.playable.any_sums)
     else:
         checks.check_heard(player.policy, event["heard"])
 

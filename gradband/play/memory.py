@@ -104,6 +104,9 @@ class Memory:
         policy, new, count = self.policy, playable.policy, len(self.arms.active)
         if not isinstance(policy, Counting) or not isinstance(new, Counting):
             raise InputError(f"{policy.name} cannot be swapped for {new.name}: both must remember counts")
+        if policy.forgets:
+            why = "it has forgotten part of its counts"
+            raise InputError(f"{policy.name} cannot be swapped for {new.name}: {why}")
         if new.arms != count and not new.flexible:
             raise InputError(f"{new.name} is for {new.arms} arms, and the test has {count}")
         sized: Any = playable.sized(count)

@@ -23,8 +23,12 @@ FORMULAS = ("begin", "latent_log_probs", "recommend", "update_late", "update_man
 class Playable:
     """A policy bound to K arms and n rounds, with its parameters. Any number of players can share it."""
 
-    def __init__(self, policy: Policy, params: dict[str, Any]) -> None:
+    def __init__(self, policy: Policy, params: dict[str, Any], about: Any = None) -> None:
+        """`about` describes how the policy was learned, as its file does."""
         policy.check_play()
+        problem = about.get("problem") if isinstance(about, dict) else None
+        self.guardrails = problem.get("guardrails") if isinstance(problem, dict) else None
+        self.any_sums = policy.any_sums or _learned_on_other_rewards(policy, about or {})
         arrays = policy.as_arrays(params)
         self.fingerprint = _fingerprint(policy, arrays)
         self.params = policy.folded(nested({name: a[()] for name, a in arrays.items()}))
@@ -113,9 +117,9 @@ def as_playable(given: Any, trust: Trust | None = None) -> Playable:
     if isinstance(given, Playable):
         return given
     if isinstance(given, str | PathLike):
-        policy, params, *_ = read(Path(given), trust)
+        policy, params, _, about = read(Path(given), trust)
         try:
-            return Playable(policy, params)
+            return Playable(policy, params, about)
         except InputError as error:
             raise InputError(f"{given}: {error}") from None
     if isinstance(given, Policy):
@@ -123,7 +127,15 @@ def as_playable(given: Any, trust: Trust | None = None) -> Playable:
     bound, learned = getattr(given, "policy", None), getattr(given, "arrays", None)
     if not isinstance(bound, Policy) or not isinstance(learned, dict):
         raise InputError(f"a player needs a policy file, a learned or a bound policy, not {shown(given)}")
-    return Playable(bound, learned)
+    return Playable(bound, learned, getattr(given, "about", None))
+
+
+def _learned_on_other_rewards(policy: Policy, about: dict[str, Any]) -> bool:
+    """Whether a policy was learned on rewards other than 0 and 1, so that a batch may have any sums."""
+    law: Any = about
+    for key in ("problem", "rewards", "kind"):
+        law = law.get(key) if isinstance(law, dict) else None
+    return not (policy.unit or policy.binary) and law not in (None, "bernoulli")
 
 
 def _first_params(policy: Policy) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from gradband.play.journal import Journal
 from gradband.play.memory import Memory
 from gradband.play.pending import Event, Pending
 from gradband.play.playable import Playable, as_playable
-from gradband.play.settings import STORAGE, Options, Settings
+from gradband.play.settings import GUARDRAILS, STORAGE, Options, Settings
 from gradband.policies import Policy
 from gradband.policies.own import Trust
 
@@ -70,7 +70,7 @@ class Player(AbstractContextManager["Player"]):
             journal: A file that keeps every event. What the player returns is on disk by then.
             trust: For a policy file with a class of your own: the class, or the Python file that has it.
             settings: The arms' names, how long to wait for rewards, guardrails (see `Settings`). By default
-                the journal's.
+                the journal's, or the guardrails of the problem that the policy was learned on.
             clock: Returns the time in seconds since 1970.
             policies: Returns the policy with a fingerprint, to replay a journal in which it was swapped in.
             **more: Settings by name, as in `wait="24h"`.
@@ -82,6 +82,8 @@ class Player(AbstractContextManager["Player"]):
         self._turn: AbstractContextManager[Any] = self.lock  # for methods that change the player
         self.seed_given = seed is not None
         self.settings = dataclasses.replace(settings or Settings(), **more)
+        if settings is None and not set(more) & set(GUARDRAILS):
+            self.settings = self.settings.guarded_as_learned(self.playable.guardrails)
         self.settings_given = set(more if settings is None else self.settings.as_dict()) - set(STORAGE)
         self.begin(secrets.randbits(SEED_BITS) if seed is None else seed, self.settings)
         if journal is not None:
@@ -244,15 +246,19 @@ class Player(AbstractContextManager["Player"]):
             found = {"op": "update", "id": id, "reward": reward, "heard": heard, "drawn": drawn}
             self._update(found, late)
 
-    def update_many(self, batch: "Batch | str", sums: "Sequence[int] | np.ndarray") -> None:
-        """Observes the rewards of a batch: how many of each arm's pulls had the reward 1, not 0."""
+    def update_many(self, batch: "Batch | str", sums: "Sequence[float] | np.ndarray") -> None:
+        """Observes the rewards of a batch: how many of each arm's pulls had the reward 1, not 0.
+
+        A policy that was learned on other rewards, such as revenue, takes the sum of each arm's rewards.
+        """
         with self._turn:
             id = batch.id if isinstance(batch, Batch | Decision) else batch
             late = self.pending.expired(id)
             made = self.pending.closed[id] if late else self.pending.waiting(id)
             if made is None or "arms" not in made:
                 raise InputError(f"{shown(id)} is one decision, not a batch: update takes its reward")
-            found = checks.check_sums(made, sums.tolist() if isinstance(sums, np.ndarray) else sums)
+            given = sums.tolist() if isinstance(sums, np.ndarray) else sums
+            found = checks.check_sums(made, given, self.playable.any_sums)
             if late:
                 checks.check_correction(self.memory, made, {"sums": found})
             self._update({"op": "update", "id": id, "sums": found, "drawn": self.drawn}, late)

@@ -13,6 +13,7 @@ SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 LONGEST_LABEL = 256
 STORAGE = ("compact_every", "keep_segments", "keep_bytes")
 """settings of the journal's files, which may differ each time it is opened"""
+GUARDRAILS = ("floor", "control", "control_share", "cap")
 
 
 class Options(TypedDict, total=False):
@@ -121,6 +122,22 @@ class Settings:
         if not isinstance(given, dict) or not set(given) <= known:
             raise InputError(f"settings must be among {', '.join(sorted(known))}, not {shown(given)}")
         return cls(**given)
+
+    def guarded_as_learned(self, learned: Any) -> "Settings":
+        """These settings with the guardrails of the problem that a policy was learned on, if there are any.
+
+        The control is given by its number there, and has a name if arms have names.
+        """
+        if learned is None:
+            return self
+        if not isinstance(learned, dict) or not set(learned) <= set(GUARDRAILS):
+            raise InputError(f"guardrails must be among {', '.join(GUARDRAILS)}, not {shown(learned)}")
+        given = dict(learned)
+        if given.get("control_share"):
+            control = whole("control", given.get("control", 0), 0)
+            named = self.arms is not None and control < len(self.arms)
+            given["control"] = self.arms[control] if named and self.arms is not None else control
+        return dataclasses.replace(self, **given)
 
     def stored_as(self, other: "Settings") -> "Settings":
         """These settings, with the other's settings of the journal's files."""

@@ -79,7 +79,7 @@ def check_state(player: "Player", state: Any) -> dict[str, Any]:
     waiting = _check_open(state, playable.policy.batches, now)
     return found | {
         "open": waiting,
-        "finished": _check_finished(state, waiting),
+        "finished": _check_finished(state, waiting, playable.any_sums),
         "units": _check_units(state),
     }
 
@@ -146,7 +146,7 @@ def _check_open(state: dict[str, Any], batches: bool, now: float) -> list[Event]
     return waiting
 
 
-def _check_finished(state: dict[str, Any], waiting: list[Event]) -> list[Any]:
+def _check_finished(state: dict[str, Any], waiting: list[Event], any_sums: bool) -> list[Any]:
     """Ids of finished decisions, and decisions that have their default."""
     if not isinstance(state["finished"], list):
         raise InputError("finished must be a list of ids")
@@ -156,7 +156,7 @@ def _check_finished(state: dict[str, Any], waiting: list[Event]) -> list[Any]:
             what = "sums" if "arms" in entry else "heard"
             check_decision({key: entry[key] for key in entry if key != what}, state["arms"], True)
             if what == "sums":
-                check_sums(entry, entry.get("sums"))
+                check_sums(entry, entry.get("sums"), any_sums)
             else:
                 number("heard", entry.get("heard"))
             check_time(entry.get("t"))

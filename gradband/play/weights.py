@@ -39,13 +39,18 @@ def weights(
         policy: A policy file, what `gb.learn` returned, or a bound policy. It must remember counts.
         pulls: How often each arm was pulled [K].
         successes: The sum of each arm's rewards [K].
-        settings: Names and guardrails of the arms.
+        settings: Names and guardrails of the arms. By default the guardrails of the problem that the policy
+            was learned on.
         trust: For a policy file with a class of your own: the class, or the Python file that has it.
     """
-    playable, settings = as_playable(policy, trust), settings or Settings()
+    playable = as_playable(policy, trust)
+    if settings is None:
+        settings = Settings().guarded_as_learned(playable.guardrails)
     own = playable.policy
     if not isinstance(own, Counting):
         raise InputError(f"{own.name} remembers more than counts: use a player")
+    if own.forgets:
+        raise InputError(f"{own.name} forgets, so what it remembers is not in the counts: use a player")
     counts = Counts(_numbers("pulls", pulls), _numbers("successes", successes))
     arms = number_of_arms(len(counts.pulls))
     if len(counts.sums) != arms:

@@ -21,10 +21,16 @@ from gradband.policies.base import Spec as Spec
 from gradband.policies.base import State as State
 from gradband.policies.bayes_ucb import BayesUCB as BayesUCB
 from gradband.policies.boltzmann import Boltzmann as Boltzmann
+from gradband.policies.discounted_index import DiscountedIndexNetwork as DiscountedIndexNetwork
+from gradband.policies.discounted_kl_softelim import DiscountedKLSoftElim as DiscountedKLSoftElim
+from gradband.policies.discounted_softelim import DiscountedSoftElim as DiscountedSoftElim
+from gradband.policies.discounted_ts import DiscountedTS as DiscountedTS
 from gradband.policies.dqn import DQN as DQN
 from gradband.policies.epsilon_greedy import EpsilonGreedy as EpsilonGreedy
 from gradband.policies.exp3 import Exp3 as Exp3
 from gradband.policies.explore_then_commit import ExploreThenCommit as ExploreThenCommit
+from gradband.policies.forgetting import Forgetting as Forgetting
+from gradband.policies.gaussian_ts import GaussianTS as GaussianTS
 from gradband.policies.gittins import Gittins as Gittins
 from gradband.policies.greedy import Greedy as Greedy
 from gradband.policies.hierarchical_ts import HierarchicalTS as HierarchicalTS
@@ -36,6 +42,8 @@ from gradband.policies.optimal import OptimalChoices as OptimalChoices
 from gradband.policies.optimal import OptimalGraph as OptimalGraph
 from gradband.policies.optimal import OptimalGrid as OptimalGrid
 from gradband.policies.optimal import OptimalThresholds as OptimalThresholds
+from gradband.policies.platform_ts import PlatformTS as PlatformTS
+from gradband.policies.sliding_window_ucb import SlidingWindowUCB as SlidingWindowUCB
 from gradband.policies.softelim import SoftElim as SoftElim
 from gradband.policies.split import Split as Split
 from gradband.policies.thompson import ThompsonSampling as ThompsonSampling

@@ -52,6 +52,8 @@ class Policy:
     """Needs rewards in [0, 1]."""
     batches: ClassVar[bool] = False
     """Can observe a batch of pulls at once (`update_many`)."""
+    any_sums: ClassVar[bool] = False
+    """Is made for rewards of any size: a player takes any sums of a batch, not only counts of ones."""
     opens: ClassVar[bool] = False
     """Pulls each arm once before anything else, unless pulls come in batches."""
     flexible: ClassVar[bool] = False
@@ -207,7 +209,7 @@ class Policy:
         raise NotImplementedError
 
     def update_many(self, params: Params, state: State, pulls: Array, sums: Array) -> State:
-        """The state after a batch: the pulls [K] of each arm, and its sums [K] of rewards of 0 and 1."""
+        """The state after a batch: the pulls [K] of each arm, and its sums [K] of rewards."""
         raise NotImplementedError
 
     def update_late(self, params: Params, state: State, arm: Array, reward: Array, p: Array) -> State:
@@ -361,6 +363,8 @@ class Counting(Policy):
 
     batches: ClassVar[bool] = True
     flexible: ClassVar[bool] = True
+    forgets: ClassVar[bool] = False
+    """Whether it remembers less of what is long ago: its state does not follow from counts alone."""
 
     def begin(self, params: Params, latent: Array) -> Any:
         return Counts.zeros(self.arms, namespace(latent))

@@ -2,20 +2,26 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradband.core import files, tensor_file
-from gradband.core.errors import InputError, shown, whole
+from gradband.core import figures, files, tensor_file
+from gradband.core.errors import InputError, shown, unknown, whole
+from gradband.core.results import Result, TextTable
 from gradband.policies import Params, Policy
 from gradband.policies.own import Trust, describe_class, find_class
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+NAMED_PARAMETERS = 3  # up to this many are shown one by one
+DRAWN = ("regret", "params")  # what `Learned.plot` draws
 KINDS = {"f": "floating-point", "i": "signed whole", "u": "unsigned whole"}
 
 
 @dataclasses.dataclass(frozen=True)
-class Learned:
+class Learned(Result):
     """A learned policy, how it was learned, and why learning stopped early, if it did."""
 
     policy: Policy
@@ -43,6 +49,61 @@ class Learned:
 
         return by_path(self.params)
 
+    def as_dict(self) -> dict[str, Any]:
+        """The policy, its parameters (of networks their shapes) and how it was learned, ready for JSON."""
+        few = size_of(self.params) <= NAMED_PARAMETERS
+        shown = {
+            name: np.asarray(leaf).tolist() if few else {"shape": list(np.shape(leaf))}
+            for name, leaf in self.arrays.items()
+        }
+        own = {"policy": self.policy.name, "settings": self.policy.settings(), "params": shown}
+        size = {"arms": self.policy.arms, "horizon": self.policy.horizon}
+        return {**own, **size, "stopped": self.stopped or None, **self.about}
+
+    def records(self) -> list[dict[str, Any]]:
+        """One row per iteration."""
+        curves = {name: curve for name, curve in self.history.items() if np.ndim(curve) == 1}
+        values, names = self.history.get("params"), named_parameters(self.params)
+        if values is not None and values.shape[1] == len(names):
+            curves |= {name: values[:, i] for i, name in enumerate(names)}
+        length = max(map(len, curves.values()), default=0)
+        return [{"iteration": i} | {name: float(c[i]) for name, c in curves.items()} for i in range(length)]
+
+    def tables(self) -> list[TextTable]:
+        rows = [[name, f"{float(self.params[name]):.4g}"] for name in named_parameters(self.params)]
+        rows = rows or [["parameters", f"{size_of(self.params)}"]]
+        rows += [["arms", f"{self.policy.arms}"], ["rounds", f"{self.policy.horizon}"]]
+        training, evaluation = (self.about.get(what) for what in ("training", "evaluation"))
+        if isinstance(training, dict) and "seconds" in training:
+            rows.append(["iterations", f"{training.get('iterations', '')}"])
+            rows.append(["seconds", f"{training['seconds']:.1f}"])
+        if isinstance(evaluation, dict) and isinstance(regret := evaluation.get("regret"), dict):
+            rows.append(["Bayes regret", f"{regret['mean']:.3f} ± {regret['se']:.3f}"])
+        notes = f"Learning stopped early: {self.stopped}." if self.stopped else ""
+        return [TextTable(f"{self.policy.name}, learned", ["", ""], rows, notes)]
+
+    def plot(self, ax: "Axes | None" = None, what: str = "regret") -> "Axes":
+        """Draws the training curve.
+
+        Args:
+            ax: Where to draw; new Axes by default.
+            what: "regret", or "params" for policies of few parameters.
+        """
+        if what not in DRAWN:
+            raise unknown("curve", what, DRAWN)
+        if "regret" not in self.history:
+            raise InputError(f"{self.policy.name} has no training curve")
+        names = named_parameters(self.params)
+        if what == "params" and not names:
+            raise InputError(f"{size_of(self.params)} parameters are too many to draw")
+        axes = figures.axes_for(ax, (7, 3.8))
+        if what == "regret":
+            figures.regret_curve(axes, self.history, {})
+        else:
+            figures.parameters(axes, np.arange(len(self.history["regret"])), self.history["params"], names)
+            axes.set_xlabel("iteration")
+        return axes
+
     def save(self, path: str | Path) -> None:
         """Writes the policy and its history to one safetensors file."""
         leaves = {f"params.{name}": np.asarray(leaf) for name, leaf in self.arrays.items()}
@@ -57,6 +118,26 @@ class Learned:
             **self.about,
         }
         tensor_file.save(path, "policy", leaves | curves, about)
+
+
+def size_of(params: Params) -> int:
+    """The number of parameters."""
+    from gradband.core.pytrees import by_path
+
+    return sum(int(np.size(leaf)) for leaf in by_path(params).values())
+
+
+def named_parameters(params: Params) -> list[str]:
+    """The names of parameters that are few enough to show one by one."""
+    few = len(params) <= NAMED_PARAMETERS and all(np.shape(leaf) == () for leaf in params.values())
+    return list(params) if few else []
+
+
+def params_in_words(params: Params) -> str:
+    """A few parameters with their values, or how many there are."""
+    if not named_parameters(params):
+        return f"{size_of(params)} parameters"
+    return ", ".join(f"{name} = {float(value):.4g}" for name, value in params.items())
 
 
 def load(path: str | Path, trust: Trust | None = None) -> Learned:

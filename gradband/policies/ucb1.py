@@ -4,16 +4,26 @@ import dataclasses
 from typing import ClassVar
 
 from gradband.core.arrays import Array, namespace
+from gradband.core.errors import positive
 from gradband.policies.base import Counts, Index, Params
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class UCB1(Index):
-    """Each arm once, then the arm with the greatest μ̂_i + √(2 log t / T_i) in round t."""
+    """Each arm once, then the arm with the greatest μ̂_i + scale · √(2 log t / T_i) in round t.
+
+    Its `scale` is the range of rewards: 1 if they are in [0, 1]. For rewards of any size it is twice their
+    standard deviation, since rewards in [0, 1] have one of at most ½.
+    """
 
     name: ClassVar[str] = "ucb1"
+    scale: float = 1.0
+
+    def check(self) -> None:
+        super().check()
+        positive("scale of ucb1", self.scale)
 
     def index(self, params: Params, state: Counts) -> Array:
         xp = namespace(state.pulls)
-        bonus = xp.sqrt(2 * xp.log(state.rounds + 1) / xp.maximum(state.pulls, 1))
+        bonus = self.scale * xp.sqrt(2 * xp.log(state.rounds + 1) / xp.maximum(state.pulls, 1))
         return xp.where(state.pulls == 0, xp.inf, state.means + bonus)

@@ -4,6 +4,7 @@ Only what is unambiguous is converted. Files are not trusted: nothing is unpacke
 """
 
 import csv
+import re
 import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,10 +19,14 @@ SIZE_LIMIT = 4 << 30  # bytes of a file that is read as it is
 TEXT_LIMIT = 1 << 30  # bytes of a file that must be unpacked or converted
 SNIFFED = 1 << 16  # bytes that must contain the header
 GZIP = b"\x1f\x8b"
+WORKBOOKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")  # of Excel, new and old
 COMPRESSED = (b"\x78\x01", b"\x78\x9c", b"\x78\xda", b"\x28\xb5\x2f\xfd")  # zlib, zstd: Polars would unpack
+SAID = re.compile(r"sep=([,;\t|])\r?\n")
 SEPARATORS = ",;\t|"
 BETWEEN = r"[,' \x{a0}\x{202f}]"  # thousands
 GROUPED = rf"^[1-9]\d{{0,2}}(?:{BETWEEN}\d{{3}})+$"
+DECIMAL = r"^-?(?:0,\d+|\d+,(?:\d{1,2}|\d{4,})|[1-9]\d{0,2}(?:\.\d{3})+,\d+)$"  # 0,125 or 1.234,50
+MISSING = ("", "nan", "na", "n/a", "null", "none", "<na>", "-")  # what programs write in empty cells
 
 
 def read(path: Path, wanted: tuple[str, ...]) -> "polars.DataFrame":
@@ -29,6 +34,10 @@ def read(path: Path, wanted: tuple[str, ...]) -> "polars.DataFrame":
     import polars
 
     begin = files.read(path, SIZE_LIMIT, only=SNIFFED)
+    if begin.startswith(WORKBOOKS):
+        raise InputError(
+            f"{path} is an Excel workbook or an archive: save the sheet as CSV, or read it with pandas"
+        )
     if begin.startswith(COMPRESSED):
         raise InputError(f"{path} has an unsupported compression: unpack it, or use gzip")
     source: Path | bytes = path  # or its contents, if they must be unpacked or converted
@@ -38,8 +47,12 @@ def read(path: Path, wanted: tuple[str, ...]) -> "polars.DataFrame":
     if encoding := wide(begin):
         source = converted(source, encoding, path)
         begin = source[:SNIFFED]
-    separator = separator_of(begin.decode("utf-8", errors="replace"), wanted)
-    how: dict[str, Any] = {"infer_schema": False, "glob": False, "separator": separator}
+    text = begin.decode("utf-8", errors="replace").removeprefix("\ufeff")
+    how: dict[str, Any] = {"infer_schema": False, "glob": False}
+    if said := SAID.match(text):  # Excel's own first line
+        how |= {"separator": said[1], "skip_rows": 1}
+    else:
+        how |= {"separator": separator_of(text, wanted)}
     try:
         return with_plain_names(polars.read_csv(source, **how))
     except polars.exceptions.ComputeError as error:
@@ -109,8 +122,16 @@ def with_plain_names(frame: "polars.DataFrame") -> "polars.DataFrame":
     return frame.rename(dict(zip(frame.columns, plain, strict=True)))
 
 
-def whole_text(column: "polars.Series") -> "polars.Series":
-    """Text without thousands separators, where they can be nothing else: 12,345 or 1 234 567."""
+def plain_text(column: "polars.Series") -> "polars.Series":
+    """Text as numbers are written, and null where nothing is given.
 
-    plain = column.str.replace_all(BETWEEN, "")
-    return plain.zip_with(column.str.contains(GROUPED).fill_null(False), column).alias(column.name)
+    Thousands separators are removed where they can be nothing else (12,345 or 1 234 567), and decimal
+    commas become points likewise (0,125 or 1.234,50).
+    """
+    text = column.str.strip_chars()
+    decimal = text.str.replace_all(".", "", literal=True).str.replace(",", ".", literal=True)
+    text = decimal.zip_with(text.str.contains(DECIMAL).fill_null(False), text)
+    plain = text.str.replace_all(BETWEEN, "")
+    text = plain.zip_with(text.str.contains(GROUPED).fill_null(False), text)
+    gone = text.str.to_lowercase().is_in(MISSING).fill_null(True)
+    return text.set(gone, None).alias(column.name)

@@ -1,22 +1,46 @@
 """A problem from past experiments: a fitted prior, the usual numbers of arms and pulls, and warnings."""
 
 import dataclasses
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 
 from gradband.core import files
-from gradband.core.errors import InputError, number_of_arms, unknown, whole
-from gradband.problems import fitting
+from gradband.core import progress as progress_bars
+from gradband.core.errors import InputError, number_of_arms, shown, unknown, whole
+from gradband.core.results import Result, TextTable
+from gradband.problems import fitting, revenue
 from gradband.problems import past_experiments as past
+from gradband.problems.arrival_times import measure_delay
+from gradband.problems.delay import Delay, read_delay
 from gradband.problems.fitting import Fit
-from gradband.problems.past_experiments import Experiments
+from gradband.problems.guardrails import Guardrails
+from gradband.problems.past_experiments import USUAL, Columns, Experiments
+from gradband.problems.priors import Prior
+from gradband.problems.problem import Problem
 from gradband.problems.thinning import FEWEST
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 PRIORS = ("pooled", "hierarchical", "varying", "mixture")
+LIKELIHOODS = "Log-likelihoods are means over held-out experiments."
+PRIORS_OF_REVENUE = revenue.GAUSSIAN + revenue.ZERO_INFLATED
 EXPERIMENTS_FILE = "experiments.safetensors"
+
+
+class DesignSettings(TypedDict, total=False):
+    """What `fit` takes about the design of future tests: the fields of `Design`."""
+
+    arms: int | None
+    horizon: int | None
+    pulls_per_round: int
+    afterwards: int
+    guardrails: Guardrails | dict[str, Any] | None
+    delay: Delay | dict[str, Any] | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,8 +51,13 @@ class Design:
     horizon: int | None = None
     pulls_per_round: int = 1
     afterwards: int = 0
+    guardrails: Any = None
+    delay: Any = None
 
     def __post_init__(self) -> None:
+        for name, read in (("guardrails", Guardrails.read), ("delay", read_delay)):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, read(getattr(self, name)))
         whole("pulls_per_round", self.pulls_per_round)
         whole("afterwards", self.afterwards, least=0)
         if self.horizon is not None:
@@ -40,15 +69,20 @@ class Design:
         horizon = self.horizon or usual_horizon(found, arms, self.pulls_per_round)
         if horizon % self.pulls_per_round:
             batches = f"batches of {self.pulls_per_round}"
-            raise InputError(f"{horizon} pulls cannot be divided into {batches}: set --horizon")
+            raise InputError(f"{horizon} pulls cannot be divided into {batches}: set horizon (--horizon)")
         return dataclasses.replace(self, arms=arms, horizon=horizon)
 
     def as_dict(self) -> dict[str, Any]:
-        return vars(self) | {}
+        return vars(self) | {"guardrails": None, "delay": None} | self.special()
+
+    def special(self) -> dict[str, Any]:
+        """What most tests do not have, as in a problem file."""
+        found = {name: getattr(self, name) for name in ("guardrails", "delay")}
+        return {name: value.describe() for name, value in found.items() if value is not None}
 
 
 @dataclasses.dataclass(frozen=True)
-class FittedProblem:
+class FittedProblem(Result):
     """Priors fitted to past experiments, and the design of future tests."""
 
     experiments: Experiments
@@ -57,8 +91,70 @@ class FittedProblem:
     fits: tuple[Fit, ...]
     """the best first"""
     chosen: Fit
-    notes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
     """remarks on the data, and warnings if there is little of it"""
+    name: str = ""
+    """of the problem"""
+    seed: int = 0
+    unit: str = ""
+    """of the rewards, if they are not 0 and 1"""
+
+    @property
+    def problem(self) -> Problem:
+        """The problem to learn on: the chosen prior, and the design of future tests."""
+        assert self.test.horizon is not None
+        return Problem(
+            self.chosen.prior,
+            self.test.horizon,
+            name=self.name,
+            pulls_per_round=self.test.pulls_per_round,
+            afterwards=self.test.afterwards,
+            guardrails=self.test.guardrails,
+            delay=self.test.delay,
+        )
+
+    @property
+    def priors(self) -> "FittedPriors":
+        """All fitted priors with the likelihoods of held-out experiments, the best first."""
+        return FittedPriors(self.fits)
+
+    def records(self) -> list[dict[str, Any]]:
+        """The table of the priors."""
+        return self.priors.records()
+
+    def tables(self) -> list[TextTable]:
+        (table,) = self.priors.tables()
+        count = f"{len(self.experiments)} experiments fitted, {len(self.held_out)} held out"
+        title = f"{self.name}: {count}" if self.name else count
+        return [dataclasses.replace(table, title=title, notes="\n".join([*self.notes, self.in_words()]))]
+
+    def in_words(self) -> str:
+        """Which prior was chosen, for which tests."""
+        test = f"{self.test.arms} arms and {self.test.horizon} pulls"
+        return f"Chosen: {self.chosen.name}, for {test}. {LIKELIHOODS}"
+
+    def plot(self, ax: "Axes | None" = None, what: str = "gaps") -> "Axes":
+        """Draws past experiments beside what each fitted prior says about them.
+
+        Args:
+            ax: Where to draw; new Axes by default.
+            what: "gaps" for the difference between the best and the worst arm of an experiment, which shows
+                whether a prior knows how much arms differ; or "rates" for the rates of all arms.
+        """
+        from gradband.problems.fit_figure import draw
+
+        return draw(self, ax, what)
+
+    @property
+    def others(self) -> list[Prior]:
+        """The fitted priors that were not chosen, the best first."""
+        return [entry.prior for entry in self.fits if entry is not self.chosen]
+
+    def __repr__(self) -> str:
+        count = f"{len(self.experiments) + len(self.held_out)} experiments"
+        numbers = ", ".join(f"{name} {value.mean:.4g}" for name, value in self.chosen.numbers.items())
+        size = f"{self.test.arms} arms, {self.test.horizon} pulls"
+        return f"FittedProblem({count}, {self.chosen.name}: {numbers}; {size})"
 
     def as_dict(self) -> dict[str, Any]:
         """The output of `gradband fit --json`."""
@@ -67,28 +163,183 @@ class FittedProblem:
             "held_out": len(self.held_out),
             **self.test.as_dict(),
             "prior": self.chosen.prior.describe() | {"name": self.chosen.name},
-            "priors": [entry.as_dict(self.fits[0]) for entry in self.fits],
+            **self.priors.as_dict(),
             "notes": list(self.notes),
+            **({"rewards": self.chosen.prior.rewards.describe(), "unit": self.unit} if self.unit else {}),
         }
 
-    def save(self, folder: Path, name: str) -> dict[str, str]:
-        """Writes the problem, and the experiments on which `gradband learn` measures gains."""
+    def save(self, folder: str | Path) -> dict[str, str]:
+        """Writes the problem to `fitted.toml`, and the experiments on which gains are measured beside it.
+
+        Returns the paths of both files. `gradband learn FOLDER/fitted.toml` takes it from there, and so
+        does whatever takes a problem in Python.
+        """
+        folder = Path(folder)
         paths = {"problem": folder / "fitted.toml", "experiments": folder / EXPERIMENTS_FILE}
         past.save(paths["experiments"], {"fitted": self.experiments, "held-out": self.held_out})
-        test, others = (
-            self.test,
-            [entry.prior.describe() for entry in self.fits if entry is not self.chosen],
-        )
+        test, others = self.test, [prior.describe() for prior in self.others]
         written = {
-            "name": name,
+            "name": self.name,
             "horizon": test.horizon,
             **({"pulls_per_round": test.pulls_per_round} if test.pulls_per_round > 1 else {}),
             **({"afterwards": test.afterwards} if test.afterwards else {}),
+            **test.special(),
             "prior": self.chosen.prior.describe(),
-            "fit": {"chosen": self.chosen.name, "file": EXPERIMENTS_FILE, "others": others},
+            **({"rewards": self.chosen.prior.rewards.describe()} if self.unit else {}),
+            "fit": {
+                "chosen": self.chosen.name,
+                "file": EXPERIMENTS_FILE,
+                "others": others,
+                **({"unit": self.unit} if self.unit else {}),
+            },
         }
         files.write_text(paths["problem"], files.toml(written) + "\n")
         return {what: str(path) for what, path in paths.items()}
+
+
+@dataclasses.dataclass(frozen=True)
+class FittedPriors(Result):
+    """Priors that were fitted to the same experiments, the best on those held out first."""
+
+    fits: tuple[Fit, ...]
+
+    def __len__(self) -> int:
+        return len(self.fits)
+
+    def __iter__(self) -> Iterator[Fit]:
+        return iter(self.fits)
+
+    def __getitem__(self, which: int | str) -> Fit:
+        """A fit by its place or its name."""
+        if isinstance(which, int):
+            return self.fits[which]
+        for entry in self.fits:
+            if entry.name == which:
+                return entry
+        raise KeyError(which)
+
+    def __repr__(self) -> str:
+        return f"FittedPriors({', '.join(f'{entry.name} {entry.score}' for entry in self.fits)})"
+
+    def as_dict(self) -> dict[str, Any]:
+        """All fits, ready for JSON."""
+        return {"priors": [entry.as_dict(self.fits[0]) for entry in self.fits]}
+
+    def records(self) -> list[dict[str, Any]]:
+        """One row per prior; its numbers are columns, empty where a prior has no such number."""
+        names = list(dict.fromkeys(name for entry in self.fits for name in entry.numbers))
+        rows = []
+        for entry in self.fits:
+            row = {key: value for key, value in entry.as_dict(self.fits[0]).items() if key != "numbers"}
+            found = {name: entry.numbers.get(name) for name in names}
+            rows.append(row | {name: value and value.mean for name, value in found.items()})
+        return rows
+
+    def tables(self) -> list[TextTable]:
+        rows = []
+        for entry in self.fits:
+            row = entry.as_dict(self.fits[0])
+            numbers = ", ".join(f"{name} {value.mean:.4g}" for name, value in entry.numbers.items())
+            below = f"{row['below']:.3f}" if row["below"] else ""
+            se = f"{row['below_se']:.3f}" if row["below"] and math.isfinite(row["below_se"]) else ""
+            rows.append([entry.name, numbers, f"{row['log_likelihood']:.3f}", below, se])
+        columns = ["prior", "what it says", "log-likelihood", "below the best", "± se"]
+        return [TextTable("Fitted priors", columns, rows, LIKELIHOODS, texts=2)]
+
+
+def fit(
+    data: Any,
+    *,
+    experiment: str = USUAL.experiment,
+    arm: str = USUAL.arm,
+    pulls: str = USUAL.pulls,
+    successes: str = USUAL.successes,
+    reward: str = USUAL.reward,
+    decided: str = "",
+    rewarded: str = "",
+    mean: str = "",
+    variance: str = "",
+    unit: str = "",
+    prior: str = "",
+    held_out: float = 0.2,
+    held_out_last: bool = False,
+    arms_matter: bool = False,
+    drop_bad: bool = False,
+    add_up: bool = False,
+    seed: int = 0,
+    name: str = "",
+    progress: Callable[[float, str], None] | bool | None = None,
+    **design: Unpack[DesignSettings],
+) -> FittedProblem:
+    """Fits priors to past experiments, and makes a problem of the best one.
+
+    A row is an arm of an experiment with its pulls and successes, or, if there is a column of rewards, a
+    single pull. Rewards of any size, such as revenue, have one row per pull as well, or one per arm with
+    pulls, mean and variance. A table may also have one row per experiment, with columns for each arm:
+    `pulls_A`, `successes_A`, `pulls_B` and so on. Every source gives the same numbers, and the same errors
+    with the numbers of invalid rows, counted from 1.
+
+    Args:
+        data: A data frame (pandas, Polars, PyArrow, DuckDB or another that narwhals knows), a structured
+            array, a dictionary of columns, or the path of a CSV or Parquet file.
+        experiment: Column with the experiment.
+        arm: Column with the arm.
+        pulls: Counts: column with the pulls.
+        successes: Counts: column with the successes.
+        reward: Outcomes, one row per pull: column with the rewards. If they are not from 0 to 1, they are
+            fitted as revenue.
+        decided: Outcomes: column with the time of the decision, to measure how late rewards come.
+        rewarded: Outcomes: column with the time at which the reward was known.
+        mean: Rewards of any size: column with the mean reward of an arm. If there is a column of successes,
+            these are the pulls that had any reward, such as buyers.
+        variance: Rewards of any size: column with the variance of an arm's rewards.
+        unit: The unit of rewards of any size, such as "€", in which gains are told; "reward" by default.
+        prior: pooled, hierarchical, varying or mixture; for rewards of any size gaussian,
+            hierarchical-gaussian, zero-inflated or varying-zero-inflated. By default the best on held-out
+            experiments.
+        held_out: Share of the experiments to hold out.
+        held_out_last: Hold out the last experiments, if in order of time, not random ones.
+        arms_matter: Arms are the same in every experiment, identified by name.
+        drop_bad: Drop invalid rows instead of raising an error.
+        add_up: Add up rows of the same experiment and arm, such as daily counts.
+        seed: Determines which experiments are held out.
+        name: The problem's name, by default the file's.
+        progress: A function of the share that is done and a few words; False shows nothing.
+        **design: The design of future tests: `arms` and `horizon` (by default as in most experiments, and
+            as many pulls per arm as in the median one), `pulls_per_round` (1), `afterwards` (0),
+            `guardrails` and `delay` (none), as in a `Problem`.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> rates = rng.beta(30, 70, size=(50, 2)).ravel()
+    >>> past = {"experiment": np.repeat(np.arange(50), 2), "arm": ["A", "B"] * 50}
+    >>> past |= {"pulls": np.full(100, 400), "successes": rng.binomial(400, rates)}
+    >>> found = fit(past, prior="pooled", horizon=500)
+    >>> found.problem.arms, round(float(found.chosen.numbers["mean"].mean), 2)
+    (2, 0.3)
+    """
+    check_prior(prior, arms_matter)
+    for setting in design:
+        if setting not in DesignSettings.__annotations__:
+            raise unknown("argument", setting, [*DesignSettings.__annotations__])
+    test = Design(**design)
+    columns = Columns(experiment, arm, pulls, successes, reward, mean, variance)
+    everything = past.read(data, columns, arms_matter, drop_bad, add_up, prior in PRIORS_OF_REVENUE)
+    check_rewards(everything, prior, unit)
+    if decided or rewarded:
+        if not (decided and rewarded) or test.delay is not None:
+            both = "decided and rewarded (--decided, --rewarded)"
+            raise InputError(f"{both} belong together, and measure a delay that is not given")
+        late, note = measure_delay(data, experiment, decided, rewarded)
+        test = dataclasses.replace(test, delay=late)
+        everything = dataclasses.replace(everything, notes=(*everything.notes, note))
+    parts = everything.split(held_out, seed, held_out_last)
+    test = test.like(everything)
+    label = name or (Path(data).stem if isinstance(data, str | Path) else "")
+    with progress_bars.follow("fitting", progress, lambda update: update) as report:
+        found = fit_problem(*parts, test, prior, everything.notes, report or (lambda share, what: None))
+    told = "" if everything.variances is None else unit or "reward"
+    return dataclasses.replace(found, name=label, seed=seed, unit=told)
 
 
 def fit_problem(
@@ -101,7 +352,10 @@ def fit_problem(
 ) -> FittedProblem:
     """Fits all priors, and chooses the one of this name, or the best on experiments held out."""
     assert test.arms is not None
-    found = fitting.fit(fitted, held_out, test.arms, progress=progress)
+    if fitted.variances is None:
+        found = fitting.fit(fitted, held_out, test.arms, progress=progress)
+    else:
+        found = revenue.fit(fitted, held_out, test.arms, prior, progress)
     chosen = next((entry for entry in found if entry.name == (prior or found[0].name)), None)
     count = len(fitted) + len(held_out)
     if chosen is None:
@@ -113,16 +367,31 @@ def fit_problem(
 def check_prior(name: str, arms_matter: bool) -> None:
     """Raises an error for names of priors that are not fitted."""
     if name and arms_matter:
-        raise InputError("--prior does not apply where arms matter: each has a prior of its own")
-    if name and name not in PRIORS:
-        raise unknown("prior", name, PRIORS)
+        raise InputError("a prior (--prior) does not apply where arms matter: each has a prior of its own")
+    if name and name not in PRIORS + PRIORS_OF_REVENUE:
+        raise unknown("prior", name, PRIORS + PRIORS_OF_REVENUE)
+
+
+def check_rewards(found: Experiments, prior: str, unit: str) -> None:
+    """Raises an error for what does not apply to rewards of 0 and 1, or only to them."""
+    binary = found.variances is None
+    if prior and (prior in PRIORS) != binary:
+        kinds = ", ".join(PRIORS if binary else PRIORS_OF_REVENUE)
+        size = "from 0 to 1" if binary else "of any size"
+        raise InputError(f"a {prior} prior is not for rewards {size}: use {kinds}")
+    if unit and binary:
+        raise InputError(f"successes have no unit such as {shown(unit)}: it is for rewards of any size")
+    if found.labels and not binary:
+        raise InputError("arms_matter (--arms-matter) needs rewards from 0 to 1")
 
 
 def usual_arms(found: Experiments, given: int | None) -> int:
     """The number of arms of a test: as given, or the most common among experiments."""
     if found.labels:
         if given not in (None, len(found.labels)):
-            raise InputError(f"with --arms-matter there are {len(found.labels)} arms, not {given}")
+            raise InputError(
+                f"with arms_matter (--arms-matter) there are {len(found.labels)} arms, not {given}"
+            )
         return len(found.labels)
     return int(np.bincount(found.sizes).argmax()) if given is None else number_of_arms(given, 2)
 

@@ -6,7 +6,7 @@ B(a, b), up to a factor that all priors share. Arms of an experiment are exchang
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from functools import partial
 from typing import Any
 
@@ -15,10 +15,11 @@ from scipy.optimize import approx_fprime, minimize
 from scipy.special import digamma, expit, gammaln, log_expit, logsumexp
 
 from gradband.core.errors import InputError
+from gradband.core.results import Result, TextTable
 from gradband.core.statistics import Mean
 from gradband.problems import priors
 from gradband.problems.past_experiments import Experiments
-from gradband.solvers.levels import components_of, normal_nodes, strength_at
+from gradband.solvers.levels import MOST_SLOPE, MOST_SPREAD, components_of, normal_nodes, strength_at
 
 NODES = 24  # of the quadrature over an experiment's level
 STRENGTHS = 9  # of the quadrature over how far its arms vary
@@ -29,7 +30,7 @@ Functions = dict[str, Callable[[np.ndarray], np.ndarray]]
 
 
 @dataclasses.dataclass(frozen=True)
-class Fit:
+class Fit(Result):
     """A fitted prior, its numbers with standard errors, and log-likelihoods [H] of held-out experiments."""
 
     name: str
@@ -42,9 +43,13 @@ class Fit:
         """The mean log-likelihood of a held-out experiment; its error is infinite if there is only one."""
         return mean_of(self.held_out)
 
-    def as_dict(self, best: "Fit") -> dict[str, Any]:
+    def __repr__(self) -> str:
+        numbers = ", ".join(f"{name} {value.mean:.4g}" for name, value in self.numbers.items())
+        return f"Fit({self.name}: {numbers}; log-likelihood {self.score})"
+
+    def as_dict(self, best: "Fit | None" = None) -> dict[str, Any]:
         """Its score, how far it is below the best fit, paired by experiment, and its numbers."""
-        below = mean_of(best.held_out - self.held_out)
+        below = mean_of((best or self).held_out - self.held_out)
         return {
             "name": self.name,
             "log_likelihood": self.score.mean,
@@ -52,6 +57,18 @@ class Fit:
             "below_se": below.se,
             "numbers": {name: vars(value) for name, value in self.numbers.items()},
         }
+
+    def records(self) -> list[dict[str, Any]]:
+        """One row per number of the prior."""
+        return [
+            {"prior": self.name, "what": name, "value": value.mean, "se": value.se}
+            for name, value in self.numbers.items()
+        ]
+
+    def tables(self) -> list[TextTable]:
+        rows = [[name, f"{value.mean:.4g}", f"{value.se:.2g}"] for name, value in self.numbers.items()]
+        score = f"Log-likelihood of a held-out experiment: {self.score}."
+        return [TextTable(f"{self.name} prior", ["", "value", "± se"], rows, score)]
 
 
 def mean_of(values: np.ndarray) -> Mean:
@@ -112,7 +129,7 @@ def hierarchical(experiments: Experiments, held_out: Experiments, arms: int) -> 
 
 def varying(experiments: Experiments, held_out: Experiments, arms: int) -> Fit:
     """A level for each experiment, around which arms vary more in some experiments than in others."""
-    more: Functions = {"spread of log κ": lambda x: np.exp(x[3]), "slope": lambda x: x[4]}
+    more: Functions = {"spread of log κ": _spread, "slope": _slope}
     return _fit_levels("varying", experiments, held_out, arms, (math.log(0.8), 0.0), more)
 
 
@@ -143,8 +160,17 @@ def _fit_levels(
 def _settings(x: np.ndarray) -> tuple[float, float, float, float, float]:
     """a, b, strength, spread and slope of the hierarchical prior with the parameters x."""
     a, b = shapes(x[0], x[1])
-    varying = (math.exp(x[3]), float(x[4])) if len(x) > 3 else (0.0, 0.0)
+    varying = (float(_spread(x)), float(_slope(x))) if len(x) > 3 else (0.0, 0.0)
     return float(a), float(b), math.exp(x[2]), *varying
+
+
+def _spread(x: np.ndarray) -> np.ndarray:
+    """The spread of log κ, within what the prior allows: where arms hardly vary, any is as likely."""
+    return np.minimum(np.exp(x[3]), MOST_SPREAD)
+
+
+def _slope(x: np.ndarray) -> np.ndarray:
+    return np.clip(x[4], -MOST_SLOPE, MOST_SLOPE)
 
 
 def level_likelihood(
@@ -304,9 +330,9 @@ def moments(found: Experiments) -> tuple[float, float, float]:
 
 
 def maximise(
-    likelihood: Callable[[np.ndarray, Experiments], Any],
+    likelihood: Callable[[np.ndarray, Any], Any],
     start: np.ndarray,
-    found: Experiments,
+    found: Sized,
     sloped: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The maximum of the likelihood and its covariance, the inverse of the curvature.

@@ -9,6 +9,8 @@ from gradband.core import prng
 from gradband.core.errors import InputError, shown, unknown, whole
 from gradband.core.pytrees import pytree
 from gradband.problems import priors, rewards
+from gradband.problems.delay import Delay, read_delay
+from gradband.problems.guardrails import Guardrails
 from gradband.problems.priors import Instance, Prior
 from gradband.problems.priors.base import set_fields
 
@@ -29,7 +31,16 @@ class Problem:
 
     `afterwards` is the number of further pulls of the arm that the policy recommends after the last round,
     such as the visitors who see the winner of a test. They count in rewards, regrets, gradients and optima;
-    the policy learns nothing from them.
+    the policy learns nothing from them. If means move, they stay afterwards as they were at the end.
+
+    If the prior's means move, regret is measured against the best arm of each round; within a batch they
+    are those of its first pull.
+
+    With `guardrails` (a `Guardrails`, or a dictionary as in a problem file) the probabilities of every
+    round stay within them, as those of a player with the same settings.
+
+    With a `delay` (a `Delay`, or a dictionary such as {"kind": "geometric", "mean": 500}) rewards count
+    when arms are pulled, but the policy observes them later.
 
     >>> Problem(priors.Beta(arms=10), horizon=1000).arms
     10
@@ -41,6 +52,8 @@ class Problem:
     name: str = ""
     pulls_per_round: int = 1
     afterwards: int = 0
+    guardrails: Guardrails | None = None
+    delay: Delay | None = None
 
     def __post_init__(self) -> None:
         set_fields(self, horizon=whole("horizon", self.horizon))
@@ -48,9 +61,13 @@ class Problem:
             raise InputError(f"a problem's prior must be a Prior, not {shown(self.prior)}")
         if not isinstance(self.prior.rewards, rewards.Reward):
             raise InputError(f"a prior's rewards must be a Reward, not {shown(self.prior.rewards)}")
+        if self.prior.parts != self.prior.rewards.parts:
+            given, kind = self.prior.kind, self.prior.rewards.kind
+            raise InputError(f"a {given} prior does not describe arms as {kind} rewards need them")
         if self.noise not in NOISES:
             raise unknown("noise", self.noise, NOISES)
         self.prior.check_horizon(self.horizon)
+        set_fields(self, prior=self.prior.lasting(self.horizon))
         set_fields(self, pulls_per_round=whole("pulls_per_round", self.pulls_per_round))
         set_fields(self, afterwards=whole("afterwards", self.afterwards, least=0))
         if self.afterwards and not self.prior.knows_means:
@@ -61,8 +78,17 @@ class Problem:
                 f"pulls_per_round = {self.pulls_per_round}"
             )
         priors.check_draws(self.prior, self.horizon)
-        if self.pulls_per_round > 1 and not isinstance(self.prior.rewards, rewards.Bernoulli):
-            raise InputError(f"batches need bernoulli rewards, not {self.prior.rewards.kind} rewards")
+        if self.guardrails is not None:
+            set_fields(self, guardrails=Guardrails.read(self.guardrails))
+            self.guardrails.check(self.arms)
+        if self.delay is not None:
+            set_fields(self, delay=read_delay(self.delay))
+            if not (self.prior.knows_means and isinstance(self.prior.rewards, rewards.Bernoulli)):
+                raise InputError("a delay needs bernoulli rewards with known means")
+        if self.pulls_per_round > 1 and not (self.prior.knows_means and self.prior.rewards.batches()):
+            kinds = ", ".join(kind for kind, law in rewards.REWARDS.items() if law.batches())
+            given = f"{self.prior.rewards.kind} rewards"
+            raise InputError(f"batches need rewards whose sums can be drawn ({kinds}), not {given}")
 
     @property
     def rounds(self) -> int:
@@ -84,9 +110,16 @@ class Problem:
         return self.prior.unit
 
     def one_by_one(self, what: str) -> None:
-        """Raises an error if rewards come in batches, which `what` does not support."""
+        """Raises an error if rewards come late or in batches, which `what` does not support."""
         if self.pulls_per_round > 1:
             raise InputError(f"{what} needs rewards one by one, not in batches of {self.pulls_per_round}")
+        if self.delay is not None:
+            raise InputError(f"{what} needs each reward before the next decision, not with a delay")
+
+    def unguarded(self, what: str) -> None:
+        """Raises an error if there are guardrails, which `what` does not support."""
+        if self.guardrails is not None:
+            raise InputError(f"{what} knows no guardrails: leave them out of the problem for it")
 
     def reward(self, key: Array, instance: Instance, arm: Array, t: Array) -> Array:
         """The reward Y[arm, t] of an instance; the key is the round's."""
@@ -112,4 +145,6 @@ class Problem:
             "rewards": self.prior.rewards.describe(),
             **({"pulls_per_round": self.pulls_per_round} if self.pulls_per_round > 1 else {}),
             **({"afterwards": self.afterwards} if self.afterwards else {}),
+            **({"guardrails": self.guardrails.describe()} if self.guardrails is not None else {}),
+            **({"delay": self.delay.describe()} if self.delay is not None else {}),
         }

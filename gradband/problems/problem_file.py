@@ -2,19 +2,19 @@
 
 import dataclasses
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from gradband.core import files
 from gradband.core.errors import InputError, number_of_arms, shown, unknown
 from gradband.problems import rewards
 from gradband.problems.paper_problems import NAMED, named
-from gradband.problems.priors import KINDS
+from gradband.problems.priors import KINDS, Prior
 from gradband.problems.problem import Problem
 
 LARGEST_FILE = 1 << 24  # bytes of a problem file
-OPTIONAL = ("pulls_per_round", "afterwards")
+OPTIONAL = ("pulls_per_round", "afterwards", "guardrails", "delay")
 OLD_KEYS = {"batch": "pulls_per_round"}
 
 
@@ -54,13 +54,26 @@ def fit_of(source: str) -> tuple[dict[str, Any], Path] | None:
     return fit, path.parent
 
 
+class WithProblem(Protocol):
+    """What has a problem, such as `fit` returns."""
+
+    @property
+    def problem(self) -> Problem: ...
+
+
+GivenProblem = Problem | WithProblem | str | Path
+"""A problem, what `gb.fit` returned, the name of a problem, or the path of a TOML file."""
+
+
 def as_problem(given: object) -> Problem:
-    """A problem, or the one with this name or in this file; an error for anything else."""
+    """A problem, the one that was fitted, or the one with this name or in this file."""
     if isinstance(given, str | Path):
         return load(str(given))
     if isinstance(given, Problem):
         return given
-    raise InputError(f"a problem must be a Problem, a name or a TOML file, not {shown(given)}")
+    if isinstance(fitted := getattr(given, "problem", None), Problem):
+        return fitted
+    raise InputError(f"a problem must be a Problem, a fit, a name or a TOML file, not {shown(given)}")
 
 
 def parse(given: dict[str, Any], folder: Path | None = None, arms: int | None = None) -> Problem:
@@ -69,13 +82,6 @@ def parse(given: dict[str, Any], folder: Path | None = None, arms: int | None = 
         raise InputError(f"a problem must be a dictionary, not {shown(given)}")
     given = _with_new_keys(given)
     _keys("", given, required=("horizon", "prior"), optional=("name", "noise", "rewards", *OPTIONAL, "fit"))
-    kind, prior = _kind("prior", given["prior"], KINDS)
-    required, optional = KINDS[kind].keys()
-    if arms is not None:
-        if "arms" not in required:
-            raise InputError(f"the number of arms of a {kind} prior is fixed by its entries")
-        prior["arms"] = number_of_arms(arms)
-    _keys("prior.", prior, required, optional)
     paid: rewards.Reward | None = None
     if "rewards" in given:
         law, entries = _kind("rewards", given["rewards"], rewards.REWARDS)
@@ -85,12 +91,42 @@ def parse(given: dict[str, Any], folder: Path | None = None, arms: int | None = 
     if not isinstance(name, str):
         raise InputError(f"name must be a string, not {shown(name)}")
     return Problem(
-        KINDS[kind].read(prior, paid, lambda file: _beside(file, folder)),
+        read_prior(given["prior"], paid, lambda file: _beside(file, folder), arms=arms),
         given["horizon"],
         noise=given.get("noise", "shared"),
         name=name,
         **{key: given[key] for key in OPTIONAL if key in given},
     )
+
+
+def read_prior(
+    given: Any,
+    paid: rewards.Reward | None,
+    find: Callable[[Any], Path],
+    key: str = "prior",
+    arms: int | None = None,
+) -> Prior:
+    """The prior in a table of a problem file.
+
+    Args:
+        given: The table.
+        paid: The file's rewards, or None for the prior's default.
+        find: Returns the path of a file that the table names.
+        key: The table's name, for errors.
+        arms: A number of arms to use in place of the table's.
+    """
+    kind, entries = _kind(key, given, KINDS)
+    required, optional = KINDS[kind].keys()
+    if arms is not None:
+        inner = entries.get("start")
+        if "arms" in required:
+            entries["arms"] = number_of_arms(arms)
+        elif "start" in required and isinstance(inner, dict) and "arms" in inner:
+            entries["start"] = {**inner, "arms": number_of_arms(arms)}
+        else:
+            raise InputError(f"the number of arms of a {kind} prior is fixed by its entries")
+    _keys(f"{key}.", entries, required, optional)
+    return KINDS[kind].read(entries, paid, find)
 
 
 def _with_new_keys(given: dict[str, Any]) -> dict[str, Any]:

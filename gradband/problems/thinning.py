@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gradband.core.statistics import Mean
-from gradband.problems import priors, shrinkage
+from gradband.problems import posteriors, priors, shrinkage
 from gradband.problems.past_experiments import Experiments
 
 SHARES = (0.1, 0.25, 0.5)  # of the pulls that explore
@@ -58,15 +58,15 @@ def check(
 
     The promise comes from posterior draws `given` the counts, or from draws of the prior itself. Of
     experiments with more arms, K at random are used; those with fewer are skipped. There is no check if
-    successes are not whole numbers, which cannot be thinned.
+    successes in [0, 1] are not whole numbers, which cannot be thinned. Of revenue, a part of an arm's pulls
+    has a mean that is normal around that of all; of known buyers a part buys in it, and pays a part.
     """
     large = experiments.only(np.flatnonzero(experiments.sizes >= arms))
-    fractions = (large.successes % 1).any() or (large.pulls % 1).any()
+    fractions = (large.pulls % 1).any() or (large.variances is None and (large.successes % 1).any())
     if len(large) == 0 or large.pulls.min() < 2 or fractions or not shrinkage.shrinks(prior):
         return ()
     chosen = shrinkage.sized(large, arms, np.random.default_rng(seed))
-    zeros = np.zeros_like(chosen.pulls)
-    known = chosen if given else dataclasses.replace(chosen, pulls=zeros, successes=zeros)
+    known = chosen if given else chosen.mapped(chosen.starts, np.zeros_like)
     return tuple(compare(prior, chosen, known, share, seed) for share in SHARES)
 
 
@@ -75,16 +75,15 @@ def compare(
 ) -> Check:
     """Real gains if a share of the pulls explores, and those promised given what is `known`."""
     rng, shape = np.random.default_rng([seed, round(1000 * share)]), (len(experiments), -1)
-    pulls, wins = (x.astype(np.int64).reshape(shape) for x in (experiments.pulls, experiments.successes))
+    pulls = experiments.pulls.astype(np.int64).reshape(shape)
     explored = np.clip(np.round(share * pulls).astype(np.int64), 1, pulls - 1)
-    components = shrinkage.Components.of(prior)
-    edges = components.edges(known)
+    posterior = posteriors.posterior_of(prior)
+    edges = posterior.edges(known)
     real, promised = np.zeros(len(experiments)), np.zeros(len(experiments))
     for _ in range(TIMES):
-        seen = rng.hypergeometric(wins, pulls - wins, explored)
-        real += gains(seen / explored, (wins - seen) / (pulls - explored), rng)
-        means = components.means(edges, known, rng)
-        promised += gains(rng.binomial(explored, means) / explored, means, rng)
+        real += gains(*posterior.thinned(experiments, explored, rng), rng)
+        drawn = posterior.means(edges, known, rng)
+        promised += gains(*posterior.sampled(drawn, experiments, explored, rng), rng)
     real, promised = 1000 / TIMES * real, 1000 / TIMES * promised
     return Check(share, len(experiments), Mean.of(real), float(promised.mean()), Mean.of(promised - real))
 

@@ -24,7 +24,7 @@ KEYS = {
 
 def intervals(report: "Report") -> str:
     """A row per arm: the estimate, its interval, the always-valid interval and the naive mean."""
-    ticks = _ticks(*_range(report))
+    marks = ticks(*_range(report))
     level = words.percent(report.confidence)
     told = {
         "estimate": "estimate",
@@ -37,8 +37,8 @@ def intervals(report: "Report") -> str:
         f"</svg>{told[name]}</li>"
         for name, shape in KEYS.items()
     )
-    rows = "".join(_row(arm, report.unit, ticks) for arm in report.arms)
-    axis = "".join(f"<span>{_tick(tick, report.unit)}</span>" for tick in ticks)
+    rows = "".join(_row(arm, report.unit, marks) for arm in report.arms)
+    axis = "".join(f"<span>{_tick(tick, report.unit)}</span>" for tick in marks)
     return (
         f'<figure>{rows}<div class="row"><div class="axis plot">{axis}</div></div>'
         f'<ul class="legend soft">{keys}</ul></figure>'
@@ -49,10 +49,10 @@ def _tick(value: float, unit: bool) -> str:
     return f"{100 * value:.10g} %" if unit else f"{value:.10g}".replace("-", "−")
 
 
-def _ticks(low: float, high: float) -> list[float]:
+def ticks(low: float, high: float) -> list[float]:
     """Round numbers, three to six of them, from below `low` to above `high`.
 
-    >>> _ticks(0.056, 0.2), _ticks(-3.0, 14.0)
+    >>> ticks(0.056, 0.2), ticks(-3.0, 14.0)
     ([0.05, 0.1, 0.15000000000000002, 0.2], [-5.0, 0.0, 5.0, 10.0, 15.0])
     """
     rough = (high - low) / 4
@@ -113,29 +113,35 @@ def shares_over_time(report: "Report") -> str:
     shares = np.array(series["shares"], float)
     if len(shares) < 2:
         return "<p>There are too few decisions for a picture.</p>"
-    names, columns = _grouped([arm.label for arm in report.arms], shares)
+    times = [words_of(time) for time in (series["times"][0], report.now)]
+    ends = times[0] or "first decision", times[1] or "latest decision"
+    return stacked([arm.label for arm in report.arms], shares, "Shares of decisions over time", ends)
+
+
+def stacked(labels: list[str], shares: np.ndarray, title: str, ends: tuple[str, str]) -> str:
+    """Areas of shares [T, K] on top of each other, with a legend and what stands at both ends below."""
+    names, columns = _grouped(labels, shares)
     edges = np.concatenate([np.zeros((len(columns), 1)), columns.cumsum(1)], axis=1)
     x = np.linspace(0, 100, len(columns))
     areas = "".join(
-        _area(x, edges[:, i], edges[:, i + 1], _colour(i, len(report.arms), len(names)))
+        _area(x, edges[:, i], edges[:, i + 1], _colour(i, len(labels), len(names)))
         for i in range(len(names))
     )
     keys = "".join(
         '<li class="key"><svg class="swatch" viewBox="0 0 1 1" aria-hidden="true"><rect width="1" '
-        f'height="1" fill="{_colour(i, len(report.arms), len(names))}"/></svg>{html.escape(name)}</li>'
+        f'height="1" fill="{_colour(i, len(labels), len(names))}"/></svg>{html.escape(name)}</li>'
         for i, name in enumerate(names)
     )
-    ends = ", ".join(
+    changes = ", ".join(
         f"{name} from {words.percent(first)} to {words.percent(last)}"
         for name, first, last in zip(names, columns[0], columns[-1], strict=True)
     )
-    told = html.escape(f"Shares of decisions over time: {ends}")
-    times = [words_of(time) for time in (series["times"][0], report.now)]
+    told = html.escape(f"{title}: {changes}")
     return (
         f'<figure><svg class="over-time" role="img" aria-label="{told}" viewBox="0 0 100 100" '
         f'preserveAspectRatio="none">{areas}</svg><div class="axis">'
-        f"<span>{times[0] or 'first decision'}</span>"
-        f'<span>{times[1] or "latest decision"}</span></div><ul class="legend soft">{keys}</ul></figure>'
+        f"<span>{html.escape(ends[0])}</span><span>{html.escape(ends[1])}</span></div>"
+        f'<ul class="legend soft">{keys}</ul></figure>'
     )
 
 

@@ -253,7 +253,10 @@ class Ledger:
         else:
             reward = _numbers("sums", event.get("sums"), len(made.pulls))
             if any(not 0 <= ones <= pulls for ones, pulls in zip(reward, made.pulls, strict=True)):
-                raise InputError("a sum of rewards must be at most the number of pulls")
+                raise InputError(
+                    "a report needs the rewards of a batch to be 0 and 1, so a sum must be at most the "
+                    "number of pulls: other rewards can be reported one by one"
+                )
         self._finish(str(id), made, reward)
 
     def _expire(self, event: Event) -> None:

@@ -106,3 +106,11 @@ def listed(names: list[str], most: int = 3) -> str:
         rest = len(names) - most
         names = [*names[:most], f"{rest} other{'s' if rest > 1 else ''}"]
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def capital(words: str) -> str:
+    """
+    >>> capital("an equal split"), capital("UCB1")
+    ('An equal split', 'UCB1')
+    """
+    return words[:1].upper() + words[1:]

@@ -41,8 +41,8 @@ class Library:
 
 def parse_policy(data: bytes) -> Playable:
     """The policy in the bytes of a file. No code is ever taken from it."""
-    policy, params, *_ = policy_file.parse(data, "the policy file")
-    return Playable(policy, params)
+    policy, params, _, about = policy_file.parse(data, "the policy file")
+    return Playable(policy, params, about)
 
 
 def read_policy(data: bytes) -> Playable:

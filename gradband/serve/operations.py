@@ -91,11 +91,13 @@ def create(turn: Turn, test: LiveTest | None, key: str, spec: Answer, actor: str
     if len(set(spec["arms"])) < len(spec["arms"]):
         raise InvalidError("no two arms may have the same label")
     seed, policy = spec.pop("seed"), spec.pop("policy")
-    settings = Settings.from_dict(spec).as_dict()
+    settings = Settings.from_dict(spec)
     policy = turn.library.resolve(store, policy, len(spec["arms"]))
+    if not settings.guarded:
+        settings = settings.guarded_as_learned(turn.library.find(store, policy).guardrails)
     kept = {
         "policy": policy,
-        "settings": settings,
+        "settings": settings.as_dict(),
         "seed": secrets.randbits(SEED_BITS) if seed is None else seed,
     }
     (id,) = store.one("UPDATE counters SET value = value + 1 WHERE name = 'tests' RETURNING value") or (0,)

@@ -10,6 +10,7 @@ import numpy as np
 
 from gradband.engine.lanes.arrays import (
     CHAINS,
+    CHEAP,
     LARGEST,
     LONGEST,
     Entry,
@@ -371,7 +372,9 @@ def _dynamic_slice(e: Writer, equation: Any, inputs: list[Value]) -> At:
     sizes, x = equation.params["slice_sizes"], inputs[0]
     starts = [force(e, start).item() for start in inputs[1:]]
     starts = [_within(e, s, n - size) for s, n, size in zip(starts, x.shape, sizes, strict=True)]
-    source = keep(e, x) if isinstance(x, Lazy) else x
+    # Where lanes ask for the same entries, these are read where they are.
+    shared = not any(isinstance(s, Scalar) and s.wide for s in starts)
+    source = keep(e, x) if isinstance(x, Lazy) and (x.cost > CHEAP or not shared) else x
     return lambda index: _pick(e, source, tuple(plus(e, a, s) for a, s in zip(index, starts, strict=True)))
 
 

@@ -1,6 +1,7 @@
 """The shape that all priors share."""
 
 import dataclasses
+import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -8,7 +9,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from jax import Array
 
-from gradband.core.arrays import pick
 from gradband.core.errors import LARGEST, InputError, number, positive
 from gradband.problems import rewards as laws
 
@@ -17,12 +17,22 @@ Instance = Any
 
 
 class Prior:
-    """A distribution over problem instances P with `arms` arms. By default an instance is its means [K]."""
+    """A distribution over problem instances P with `arms` arms. By default an instance is its means [K].
+
+    A prior whose means move has `means(instance, t)`, with t the number of pulls before; it must be a
+    function of both alone, so that all policies meet the same path.
+    """
 
     kind: ClassVar[str]
     knows_means: ClassVar[bool] = True
+    moves: ClassVar[bool] = False
+    """Whether means move: found from `means`, which then takes t."""
     arms: int
     rewards: laws.Reward
+
+    def __init_subclass__(cls, **given: Any) -> None:
+        super().__init_subclass__(**given)
+        cls.moves = "t" in inspect.signature(cls.means).parameters
 
     @property
     def label(self) -> str:
@@ -33,6 +43,11 @@ class Prior:
     def unit(self) -> bool:
         """Whether all rewards lie in [0, 1]."""
         return self.rewards.unit
+
+    @property
+    def parts(self) -> int:
+        """The numbers that describe an arm in its instances, or 0 if these have means [K]."""
+        return 0
 
     @property
     def size(self) -> int | None:
@@ -49,11 +64,24 @@ class Prior:
 
     def means(self, instance: Instance) -> Array:
         """Mean rewards μ [K] of an instance."""
-        return instance
+        return self.rewards.means(instance)
+
+    def described(self, instance: Instance, t: Array | int = 0) -> Array:
+        """Its arms after t pulls, as rewards take them: means [K], or [parts, K]."""
+        return instance if self.parts else self.means_at(instance, t)
+
+    def means_at(self, instance: Instance, t: Array | int) -> Array:
+        """Mean rewards μ [K] of an instance after t pulls, whether they move or not."""
+        moving: Any = self
+        return moving.means(instance, t) if self.moves else self.means(instance)
 
     def reward(self, key: Array, instance: Instance, arm: Array, t: Array) -> Array:
         """The reward Y[arm, t]; the same key gives all arms the same noise."""
-        return self.rewards.draw(key, pick(self.means(instance), arm))
+        return self.rewards.draw(key, self.rewards.arm(self.described(instance, t), arm))
+
+    def sums(self, key: Array, instance: Instance, pulls: Array, t: Array) -> Array:
+        """Sums [K] of `pulls` [K] rewards of each arm in a batch, after t pulls."""
+        return self.rewards.sums(key, pulls, self.described(instance, t))
 
     def fresh(self) -> "Prior":
         """The prior to evaluate on: itself, as new keys give new instances."""
@@ -61,6 +89,15 @@ class Prior:
 
     def check_horizon(self, horizon: int) -> None:
         """Raises an error for a horizon that the prior does not support."""
+
+    def lasting(self, horizon: int) -> "Prior":
+        """The prior for this many pulls: itself, unless its instances depend on how long they last."""
+        return self
+
+    def stays(self, what: str) -> None:
+        """Raises an error if means move, which `what` does not support."""
+        if self.moves:
+            raise InputError(f"{what} needs means that stay the same, and those of this prior move")
 
     @classmethod
     def keys(cls) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -16,7 +16,7 @@ from gradband.problems.priors.base import Instance, Prior, numbers, set_fields, 
 @pytree("instances")
 @dataclasses.dataclass(frozen=True, eq=False)
 class Drawn(Prior):
-    """A list of instances, means [N, K].
+    """A list of instances: means [N, K], or arms as rewards describe them [N, parts, K].
 
     Training draws instances from the list. With `held_out` = .2, the last fifth of them is kept for
     evaluation, which uses each instance once, in order; with 0, evaluation uses all of them. Compiled code
@@ -34,18 +34,29 @@ class Drawn(Prior):
     arms: int = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
-        instances = numbers("means", self.instances, axes=2)
+        instances = numbers("means", self.instances, axes=3 if self.parts else 2)
         self.rewards.check(instances)
-        set_fields(self, instances=instances.astype(np.float32), arms=instances.shape[1])
+        set_fields(self, instances=instances.astype(np.float32), arms=instances.shape[-1])
         trained_on(len(instances), self.held_out)
 
     @classmethod
     def of(cls, prior: Prior, count: int, key: Array) -> "Drawn":
         """A list of instances drawn from a prior, all of them for evaluation."""
+        prior.stays("a list of instances")
         numbered = jnp.arange(count)
         keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(numbered)
-        drawn = jax.jit(jax.vmap(lambda i, key: prior.means(prior.nth(i, key))))(numbered, keys)
+        drawn = jax.jit(jax.vmap(lambda i, key: prior.described(prior.nth(i, key))))(numbered, keys)
         return cls(np.asarray(drawn), 0, prior.rewards)
+
+    @property
+    def parts(self) -> int:
+        return self.rewards.parts
+
+    @property
+    def all_means(self) -> np.ndarray:
+        """Means [N, K] of all instances."""
+        arms = np.moveaxis(self.instances, 1, 0) if self.parts else self.instances
+        return np.asarray(self.rewards.means(arms), np.float64)
 
     @property
     def trained_on(self) -> int:

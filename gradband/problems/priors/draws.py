@@ -41,7 +41,10 @@ def _check(prior: Prior, horizon: int) -> None:
             return jax.vmap(lambda key, t: prior.reward(key, instance, i, t))(drawn, rounds % horizon)
 
         rewards = jax.vmap(arm)(jnp.arange(prior.arms))
-        return prior.means(instance), rewards.mean(1), rewards.std(1) / math.sqrt(each)
+        declared = prior.means_at(instance, 0)
+        if prior.moves:
+            declared = jax.vmap(lambda t: prior.means_at(instance, t))(rounds % horizon).mean(0)
+        return declared, rewards.mean(1), rewards.std(1) / math.sqrt(each)
 
     said, found, se = (np.asarray(x, np.float64) for x in jax.jit(jax.vmap(of))(keys))
     z = (found - said) / (se + 1e-6 * (1 + np.abs(said)))

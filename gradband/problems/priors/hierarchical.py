@@ -53,16 +53,21 @@ class Hierarchical(Prior):
         return "varying" if self.varies else self.kind
 
     def sample(self, key: Array) -> Array:
-        shapes = (jnp.asarray(x, jnp.float32)[None] for x in (self.a, self.b))
-        level = prng.beta(prng.fold_in(key, jnp.uint32(0)), *shapes)
-        # Draws from tiny shapes may round to 0 or 1, which leave no beta distribution.
-        level = jnp.broadcast_to(jnp.clip(level, 1e-7, 1 - 1e-7), (self.arms,))
-        noise = prng.normal(prng.fold_in(key, jnp.uint32(2)))
-        log_factor = self.spread * noise - self.slope * jnp.log(level * (self.a + self.b) / self.a)
-        # As a factor of the strength, so that κ is exactly the strength where it does not vary.
-        kappa = self.strength * jnp.exp(jnp.minimum(log_factor, jnp.log(LARGEST_STRENGTH / self.strength)))
-        return prng.beta(prng.fold_in(key, jnp.uint32(1)), kappa * level, kappa * (1 - level))
+        return around_a_level(key, self.arms, self.a, self.b, self.strength, self.spread, self.slope)
 
     def describe(self) -> dict[str, Any]:
         names = ("a", "b", "strength", *(("spread", "slope") if self.varies else ()))
         return {"kind": self.kind, "arms": self.arms} | {name: float(getattr(self, name)) for name in names}
+
+
+def around_a_level(key: Array, arms: int, a: Any, b: Any, strength: Any, spread: Any, slope: Any) -> Array:
+    """Means [K] of arms around a level, as the hierarchical prior draws them."""
+    shapes = (jnp.asarray(x, jnp.float32)[None] for x in (a, b))
+    level = prng.beta(prng.fold_in(key, jnp.uint32(0)), *shapes)
+    # Draws from tiny shapes may round to 0 or 1, which leave no beta distribution.
+    level = jnp.broadcast_to(jnp.clip(level, 1e-7, 1 - 1e-7), (arms,))
+    noise = prng.normal(prng.fold_in(key, jnp.uint32(2)))
+    log_factor = spread * noise - slope * jnp.log(level * (a + b) / a)
+    # As a factor of the strength, so that κ is exactly the strength where it does not vary.
+    kappa = strength * jnp.exp(jnp.minimum(log_factor, jnp.log(LARGEST_STRENGTH / strength)))
+    return prng.beta(prng.fold_in(key, jnp.uint32(1)), kappa * level, kappa * (1 - level))

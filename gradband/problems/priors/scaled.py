@@ -15,7 +15,9 @@ from gradband.problems.priors.base import Prior, set_fields
 @pytree("prior", "factor")
 @dataclasses.dataclass(frozen=True, eq=False)
 class Scaled(Prior):
-    """The means of another prior times a factor, capped at 1.
+    """The means of another prior times a factor, capped at 1 if rewards are.
+
+    Of revenue, it is the share of buyers that changes.
 
     >>> from gradband.problems.priors.beta import Beta
     >>> Scaled(Beta(arms=3), 0.5).arms
@@ -29,13 +31,21 @@ class Scaled(Prior):
     arms: int = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
-        if not self.prior.knows_means or not self.prior.rewards.unit:
-            raise InputError("only means in [0, 1] can be scaled")
+        if not self.prior.knows_means:
+            raise InputError("only means that are known can be scaled")
+        self.prior.stays("scaling")
         factor = positive("factor", self.factor)
         set_fields(self, factor=factor, rewards=self.prior.rewards, arms=self.prior.arms)
 
+    @property
+    def parts(self) -> int:
+        return self.prior.parts
+
     def sample(self, key: Array) -> Array:
-        return jnp.minimum(self.factor * self.prior.means(self.prior.sample(key)), 1.0)
+        arms = self.prior.described(self.prior.sample(key))
+        if self.parts:
+            return jnp.concatenate([jnp.minimum(self.factor * arms[:1], 1.0), arms[1:]])
+        return jnp.minimum(self.factor * arms, 1.0) if self.unit else self.factor * arms
 
     def describe(self) -> dict[str, Any]:
         return {"kind": self.kind, "factor": float(self.factor), "prior": self.prior.describe()}

@@ -1,0 +1,194 @@
+"""What a policy gains over those in use, on held-out experiments and if the prior is wrong."""
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gradband import problems
+from gradband.core import figures
+from gradband.core import progress as progress_bars
+from gradband.core.errors import InputError, shown
+from gradband.core.results import Result, TextTable
+from gradband.evaluation.compare_with_defaults import (
+    HELD_OUT,
+    LEARNED,
+    Known,
+    Situation,
+    affordable,
+    in_words,
+    measure_on,
+    stored,
+)
+from gradband.evaluation.price import Price, price_of_guardrails
+from gradband.policies import given
+from gradband.policies.given import Given
+from gradband.problems import Problem, past_experiments
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from gradband.problems.fitted import FittedProblem
+
+
+@dataclasses.dataclass(frozen=True)
+class Gain(Result):
+    """How a policy and the usual ones do in each situation: on held-out experiments, and on each prior.
+
+    In tables the policy is called `learned`.
+    """
+
+    situations: tuple[Situation, ...]
+    price: Price | None = None
+    """what the problem's guardrails cost, if it has them, on its own prior"""
+
+    @property
+    def held_out(self) -> Situation:
+        """The situation that counts: experiments that were held out."""
+        return next(entry for entry in self.situations if entry.name == HELD_OUT)
+
+    def in_words(self) -> str:
+        """The gain in a few sentences, or the advice that it is not worth the effort."""
+        words = in_words(list(self.situations))
+        return words if self.price is None else f"{words} {self.price.in_words()}"
+
+    def __repr__(self) -> str:
+        held = self.held_out
+        gain, percent = held.gain(held.rival), held.percent(held.rival)
+        over = f"{percent.mean:+.2f} ± {percent.se:.2f} % over {held.rival}"
+        return f"Gain({gain.mean:+.3f} ± {gain.se:.3f} per thousand pulls, {over}, on {HELD_OUT})"
+
+    def as_dict(self) -> dict[str, Any]:
+        """All situations with their policies, checks and the gain in words, ready for JSON."""
+        return {
+            "words": self.in_words(),
+            "situations": [entry.as_dict() for entry in self.situations],
+            "price_of_guardrails": self.price and self.price.as_dict(),
+        }
+
+    def records(self) -> list[dict[str, Any]]:
+        rows = []
+        for entry in self.situations:
+            for name in (row.name for row in entry.table.rows):
+                means = {"successes": entry.reward(name)}
+                if name != LEARNED:
+                    means |= {"gain": entry.gain(name), "percent": entry.percent(name)}
+                numbers: dict[str, Any] = dict.fromkeys(
+                    ("successes", "successes_se", "gain", "gain_se", "percent", "percent_se")
+                )
+                for what, value in means.items():
+                    numbers |= {what: value.mean, f"{what}_se": value.se}
+                rows.append({"situation": entry.name, "policy": name, **numbers})
+        return rows
+
+    def tables(self) -> list[TextTable]:
+        """Rewards on held-out experiments, the gain by what the truth is, and a check of both."""
+        held, words = self.held_out, self.in_words()
+        what = held.unit or "successes"
+        first = TextTable(
+            f"On {held.experiments} {HELD_OUT}: {what} per test, and the gain of the learned policy",
+            ["policy", what, "± se", "per thousand pulls", "± se", "percent", "± se"],
+            [[row.name, *_numbers(held, row.name)] for row in held.table.rows],
+        )
+        second = TextTable(
+            "Gain over the best of the other policies, by what the truth is",
+            ["truth", "best of the others", "per thousand pulls", "± se", "percent", "± se"],
+            [[entry.name, entry.rival, *_numbers(entry, entry.rival)[2:]] for entry in self.situations],
+            texts=2,
+        )
+        third = TextTable(
+            "A check without any model: gain of the winner of an equal split over the mean arm, per "
+            "thousand pulls",
+            ["explored", "draws of", "promised", "came true", "± se", "within 2 se"],
+            [_check(entry, check) for entry in self.situations for check in entry.check],
+            texts=2,
+        )
+        found = [first, second, *([third] if third.rows else [])]
+        return [*found[:-1], dataclasses.replace(found[-1], notes=words)]
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Draws the gain over each of the other policies on held-out experiments, with standard errors.
+
+        Args:
+            ax: Where to draw; new Axes by default.
+        """
+        held = self.held_out
+        names = [row.name for row in held.table.rows if row.name != LEARNED]
+        gains = [held.gain(name) for name in names]
+        axes = figures.axes_for(ax, (7.5, figures.height_of_bars(len(names))))
+        figures.points(axes, names, [gain.mean for gain in gains], [gain.se for gain in gains], color="C0")
+        axes.axvline(0, color="0.5", linewidth=1, linestyle=":")
+        axes.set(
+            xlabel=f"{held.unit or 'successes'} gained per thousand pulls, ± se",
+            title=f"Gain on {held.experiments} {HELD_OUT} over",
+        )
+        return axes
+
+
+def gain(
+    policy: Given,
+    fit: "FittedProblem | str | Path",
+    *,
+    instances: int = 10_000,
+    seed: int = 0,
+    devices: int | None = None,
+    memory: int | str | None = None,
+    progress: Callable[[str, float], None] | bool | None = None,
+) -> Gain:
+    """What a policy gains over the usual ones before it is deployed, also if the prior is wrong.
+
+    All play posterior draws of the experiments that `fit` held out, and draws of each fitted prior.
+
+    Args:
+        policy: A learned policy, a `Policy`, a name or a policy file.
+        fit: What `gb.fit` returned, or the path of the `fitted.toml` that it saved.
+        instances: Draws of the held-out experiments, or fewer if Thompson sampling would take too long.
+            Each other situation has a fifth as many.
+        seed: Determines all randomness.
+        devices: How many blocks of instances are computed at a time.
+        memory: A limit for the whole process, such as "2GB".
+        progress: Called with a policy's name and the share of all work that is done; by default a bar in
+            terminals and notebooks, with False nothing.
+    """
+    problem, known = _parts(fit)
+    entry = given.resolve(policy, problem)
+    how: dict[str, Any] = {"instances": instances, "seed": seed, "devices": devices, "memory": memory}
+    with progress_bars.follow(
+        "gain", progress, lambda update: lambda name, share: update(share, name)
+    ) as told:
+        found = tuple(measure_on(entry, problem, known, **how, progress=told))
+        if problem.guardrails is None:
+            return Gain(found)
+        how["instances"] = affordable(problem, instances)
+        return Gain(found, price_of_guardrails(entry, problem, **how, progress=told or False))
+
+
+def _parts(fit: Any) -> tuple[Problem, Known]:
+    """The problem, and what else is known of it."""
+    if isinstance(fit, str | Path):
+        found = problems.fit_of(str(fit))
+        if found is None:
+            hint = "gradband fit writes some, unless arms matter"
+            raise InputError(f"{fit} has no experiments to measure a gain on: {hint}")
+        problem = problems.load(str(fit))
+        return problem, stored(*found, problem.prior.rewards)
+    held_out = getattr(fit, "held_out", None)
+    if not isinstance(held_out, past_experiments.Experiments):
+        raise InputError(f"a gain needs what gb.fit returned, or its fitted.toml, not {shown(fit)}")
+    if held_out.labels:
+        raise InputError("there is no gain to measure where arms matter")
+    return fit.problem, Known(fit.others, held_out, fit.unit)
+
+
+def _numbers(situation: Situation, name: str) -> list[str]:
+    """A policy's successes per test and the learned policy's gain over it, with standard errors."""
+    reward = situation.reward(name)
+    gains = () if name == LEARNED else (situation.gain(name), situation.percent(name))
+    texts = [text for value in gains for text in (f"{value.mean:+.3f}", f"{value.se:.3f}")]
+    return [f"{reward.mean:.1f}", f"{reward.se:.3f}", *(texts or [""] * 4)]
+
+
+def _check(situation: Situation, check: Any) -> list[str]:
+    holds = {True: "yes", False: "no", None: "too few"}[check.holds]
+    came_true = f"{check.real.mean:.2f}", f"{check.real.se:.2f}"
+    return [f"{100 * check.share:.0f} %", situation.name, f"{check.promised:.2f}", *came_true, holds]

@@ -1,0 +1,187 @@
+"""Thompson sampling as experimentation platforms run it: shares of traffic, recomputed now and then.
+
+docs/platforms.md says where each rule comes from.
+"""
+
+import dataclasses
+import math
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from gradband.core.arrays import Array, namespace
+from gradband.core.errors import InputError, number, unknown, whole
+from gradband.policies.base import Counting, Counts, Params
+
+RULES = ("growthbook", "statsig")
+LEAST, FLOOR, WIDE = 100, 0.01, 1e4  # GrowthBook: pulls of each arm, least share, variance of its prior
+NODES = np.linspace(-6, 6, 64)  # of an arm's posterior, in standard deviations
+DENSITY = np.exp(-(NODES**2) / 2) / np.exp(-(NODES**2) / 2).sum()
+SHIFT = 6  # terms before the series of ψ and ψ′
+TERMS = (0.254829592, -0.284496736, 1.421413741, -1.453152027, 1.061405429)
+
+
+class Periods(NamedTuple):
+    """Counts of the periods that are over, and of the current one.
+
+    `means` and `variances` [K] are the sums over periods of N_p ȳ_p and N_p² s_p² / n_p, where an arm has
+    n_p of a period's N_p pulls, with mean ȳ_p and variance s_p².
+    """
+
+    closed: Counts
+    now: Counts
+    means: Array
+    variances: Array
+
+    def add_many(self, pulls: Array, sums: Array) -> "Periods":
+        return self._replace(now=self.now.add_many(pulls, sums))
+
+    def close(self) -> "Periods":
+        """The same with the current period over, and a new one begun."""
+        xp = namespace(self.means)
+        pulls, sums, size = self.now.pulls, self.now.sums, self.now.rounds
+        some = xp.maximum(pulls, 1)
+        spread = sums * (1 - sums / some) / xp.maximum(pulls - 1, 1)
+        return Periods(
+            self.closed.add_many(pulls, sums),
+            Counts(xp.zeros_like(pulls), xp.zeros_like(sums)),
+            self.means + size * sums / some,
+            self.variances + xp.where(pulls > 1, size**2 * spread / some, 0),
+        )
+
+    def where(self, condition: Array, other: "Periods") -> "Periods":
+        """This if the condition holds, else the other."""
+        where = namespace(self.means).where
+        return Periods(
+            self.closed.where(condition, other.closed),
+            self.now.where(condition, other.now),
+            where(condition, self.means, other.means),
+            where(condition, self.variances, other.variances),
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PlatformTS(Counting):
+    """Shares that are recomputed after every `period` pulls, by the `rule` of a platform.
+
+    growthbook  An equal split until every arm has 100 pulls. Then p = f + (1 − K f) q, with a floor f of
+                1 % and q the probabilities of being best under normal posteriors, N(0, 10⁴) before any
+                data. Means are averages over periods, weighted by the pulls of all arms in each.
+    statsig     p are the probabilities of being best under Beta(1 + ones, 1 + zeros) posteriors, taken to
+                be normal in the logit. An arm with a probability of at least `winner` gets all further
+                pulls.
+
+    Both split equally in the first `window` pulls. In batches, a period ends with the batch in which it has
+    `period` pulls.
+    """
+
+    name: ClassVar[str] = "platform-ts"
+    differentiable: ClassVar[bool] = False
+    binary: ClassVar[bool] = True
+    flexible: ClassVar[bool] = False
+    rule: str = "growthbook"
+    period: int = 100
+    window: int = 0
+    winner: float = 0.95
+
+    def check(self) -> None:
+        super().check()
+        if self.rule not in RULES:
+            raise unknown("rule of platform-ts", self.rule, RULES)
+        whole("period of platform-ts", self.period)
+        whole("window of platform-ts", self.window, least=0)
+        number("winner of platform-ts", self.winner, 0.5, 1)
+
+    def begin(self, params: Params, latent: Array) -> Any:
+        xp = namespace(latent)
+        none = Counts.zeros(self.arms, xp)
+        return Periods(none, Counts.zeros(self.arms, xp), xp.zeros(self.arms), xp.zeros(self.arms))
+
+    def counts(self, state: Any) -> Counts:
+        return state.closed.add_many(state.now.pulls, state.now.sums)
+
+    def update(self, params: Params, state: Any, arm: Array, reward: Array) -> Any:
+        return self._closed(state._replace(now=state.now.add(arm, reward)), state)
+
+    def update_many(self, params: Params, state: Any, pulls: Array, sums: Array) -> Any:
+        return self._closed(state.add_many(pulls, sums), state)
+
+    def _closed(self, state: Periods, before: Periods) -> Periods:
+        """The state with its period closed if it is over; the one before if there is a winner."""
+        size, xp = state.now.rounds, namespace(state.means)
+        over = size >= self.period
+        first = state.closed.rounds == 0
+        over &= ~first | (size >= self.window)
+        if self.rule == "growthbook":
+            return state.close().where(over & (~first | (state.now.pulls.min() >= LEAST)), state)
+        found = state.close().where(over, state)
+        return before.where(xp.max(self.best(before)) >= self.winner, found)
+
+    def best(self, state: Periods) -> Array:
+        """Probabilities of being best [K], given the closed periods; equal before the first."""
+        xp, counts = namespace(state.means), state.closed
+        if self.rule == "growthbook":
+            total = xp.maximum(counts.rounds, 1)
+            precision = xp.where(state.variances > 0, total**2 / xp.maximum(state.variances, 1e-30), 0)
+            mean = precision * state.means / total / (precision + 1 / WIDE)
+            p = best_of_normals(mean, 1 / xp.sqrt(precision + 1 / WIDE))
+        else:
+            up, slope_up = psi(1 + counts.sums)
+            down, slope_down = psi(1 + counts.pulls - counts.sums)
+            p = best_of_normals(up - down, xp.sqrt(slope_up + slope_down))
+        return xp.where(counts.rounds > 0, p, 1 / self.arms)
+
+    def probabilities(self, params: Params, state: Any) -> Array:
+        """The shares [K] of the current period."""
+        p, xp = self.best(state), namespace(state.means)
+        if self.rule == "growthbook":
+            floor = min(FLOOR, 1 / self.arms)
+            return floor + (1 - self.arms * floor) * p
+        won = p >= self.winner
+        return xp.where(won.any(), won / xp.maximum(won.sum(), 1), p)
+
+    def act(self, key: Array, params: Params, state: Any) -> Array:
+        from gradband.core import prng
+
+        edges = self.probabilities(params, state).cumsum()
+        return (prng.uniform(key) * edges[-1] >= edges).sum()
+
+    def after(self, counts: Counts) -> Any:
+        raise InputError("the state of platform-ts is counts by period, which all counts do not determine")
+
+
+def best_of_normals(mean: Array, sd: Array) -> Array:
+    """The probability [K] that each of K independent normal variables is the greatest.
+
+    >>> best_of_normals(np.array([1.0, 0.0]), np.array([1.0, 1.0])).round(4).tolist()
+    [0.7602, 0.2398]
+    """
+    xp = namespace(mean)
+    x = mean[:, None] + sd[:, None] * NODES[None].astype(mean.dtype)  # [K, Q]: an arm's own nodes
+    below = normal_cdf((x[:, None] - mean[None, :, None]) / sd[None, :, None])  # [K, others, Q]
+    own = xp.eye(mean.shape[0], dtype=bool)[:, :, None]
+    p = (xp.where(own, 1, below).prod(1) * DENSITY[None].astype(mean.dtype)).sum(1)
+    return p / p.sum()
+
+
+def normal_cdf(x: Array) -> Array:
+    """The standard normal distribution function, within 1e-7 (Abramowitz and Stegun, 7.1.26)."""
+    xp = namespace(x)
+    t = 1 / (1 + 0.3275911 * xp.abs(x) / math.sqrt(2))
+    polynomial = xp.zeros_like(t)
+    for term in reversed(TERMS):
+        polynomial = (polynomial + term) * t
+    tail = polynomial * xp.exp(-(x**2) / 2) / 2
+    return xp.where(x > 0, 1 - tail, tail)
+
+
+def psi(x: Array) -> tuple[Array, Array]:
+    """ψ and ψ′, the first derivatives of log Γ, by their series at x + 6."""
+    xp = namespace(x)
+    value, slope = xp.zeros_like(x), xp.zeros_like(x)
+    for step in range(SHIFT):
+        value, slope = value - 1 / (x + step), slope + 1 / (x + step) ** 2
+    y = x + SHIFT
+    value = value + xp.log(y) - 1 / (2 * y) - 1 / (12 * y**2) + 1 / (120 * y**4) - 1 / (252 * y**6)
+    slope = slope + 1 / y + 1 / (2 * y**2) + 1 / (6 * y**3) - 1 / (30 * y**5) + 1 / (42 * y**7)
+    return value, slope
