@@ -1,7 +1,7 @@
 """How often a report's intervals contain the truth, over simulated tests that a policy plays.
 
-Tests are played side by side in arrays, and every number comes from the formulas of `gradband.reporting`.
-Blocks of tests are kept in a file, so that an interruption loses little.
+Tests are played side by side in arrays, and every number comes from the formulas of
+`gradband.play.reporting`. Blocks of tests are kept in a file, so that an interruption loses little.
 """
 
 import argparse
@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 import gradband as gb
-from gradband.reporting import intervals, scores
-from gradband.reporting.value import value_of
+from gradband.play.reporting import intervals, scores
+from gradband.play.reporting.value import value_of
 
 CONFIDENCE = 0.95
 BLOCK = 1000  # tests per block

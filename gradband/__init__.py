@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from gradband.learning.learn import learn
     from gradband.learning.recipes import Recipe, annealed
     from gradband.play.player import Player
+    from gradband.play.reporting.report import report
     from gradband.play.settings import Settings
     from gradband.play.weights import assign, weights
     from gradband.policies.policy_file import Learned, load
     from gradband.problems import Problem, priors, rewards
     from gradband.problems.fitted import FittedProblem, fit
-    from gradband.reporting.report import report
 
 _HOMES = {
     "InputError": "core.errors",
@@ -57,7 +57,7 @@ _HOMES = {
     "Settings": "play.settings",
     "assign": "play.weights",
     "weights": "play.weights",
-    "report": "reporting.report",
+    "report": "play.reporting.report",
     "Comparison": "evaluation.evaluate",
     "evaluate": "evaluation.evaluate",
     "Gain": "evaluation.gain",

@@ -22,10 +22,10 @@ from gradband.core.statistics import Mean
 from gradband.evaluation import compare_with_defaults, decision, past_tests, played_out
 from gradband.evaluation.compare_with_defaults import HELD_OUT
 from gradband.evaluation.evaluate import evaluate
+from gradband.play.reporting import gain_charts
 from gradband.policies import LSTM, SoftElim, Uniform
 from gradband.policies.policy_file import Learned
 from gradband.problems import fitted, priors
-from gradband.reporting import gain_charts
 
 pytestmark = pytest.mark.brief
 

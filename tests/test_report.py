@@ -11,11 +11,11 @@ from conftest import Z, assert_z
 from scipy import integrate, special, stats
 
 import gradband as gb
-from gradband.reporting import intervals, posterior, scores
-from gradband.reporting.allocation import Allocation
-from gradband.reporting.ledger import Ledger
-from gradband.reporting.report import Report
-from gradband.reporting.value import value_of
+from gradband.play.reporting import intervals, posterior, scores
+from gradband.play.reporting.allocation import Allocation
+from gradband.play.reporting.ledger import Ledger
+from gradband.play.reporting.report import Report
+from gradband.play.reporting.value import value_of
 
 ROOT = Path(__file__).parents[1]
 

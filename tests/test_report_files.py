@@ -13,8 +13,8 @@ from test_page import answer, needs_browser, requests, without_policy
 
 import gradband as gb
 from gradband.play.player import Player
-from gradband.reporting.journals import read_journal
-from gradband.reporting.ledger import Ledger
+from gradband.play.reporting.journals import read_journal
+from gradband.play.reporting.ledger import Ledger
 
 COMMAND = [sys.executable, "-m", "gradband", "report"]
 LABELS = ["Control", "Big <b>headline</b> & more", "green"]

@@ -272,7 +272,7 @@ def write_page(
     from gradband.engine import processes
     from gradband.evaluation.decision import decide
     from gradband.evaluation.past_tests import Past
-    from gradband.reporting.decision_page import page
+    from gradband.play.reporting.decision_page import page
 
     if how["instances"] is None:
         del how["instances"]

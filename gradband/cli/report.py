@@ -63,7 +63,7 @@ def report(words: Sequence[str]) -> None:
     """Reports on a test, with these words as the command line."""
     given = make_parser().parse_args(words)
     from gradband.core.files import to_json, write_text
-    from gradband.reporting.journals import read_journal
+    from gradband.play.reporting.journals import read_journal
 
     if given.db is None:
         ledger = read_journal(given.journal)

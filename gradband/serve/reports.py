@@ -7,8 +7,8 @@ from collections import OrderedDict
 import orjson
 
 from gradband.core.errors import InputError, shown
-from gradband.reporting.ledger import Ledger
-from gradband.reporting.report import Report
+from gradband.play.reporting.ledger import Ledger
+from gradband.play.reporting.report import Report
 from gradband.serve.errors import NotFoundError
 from gradband.serve.store import Store, StoreError, open_store
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradband.reporting import words
-from gradband.reporting.charts import ticks
-from gradband.reporting.html_parts import text
+from gradband.play.reporting import words
+from gradband.play.reporting.charts import ticks
+from gradband.play.reporting.html_parts import text
 
 if TYPE_CHECKING:
     from gradband.core.statistics import Mean

@@ -9,8 +9,8 @@ from typing import IO, Any
 from gradband.core.errors import InputError, number_of_arms, shown
 from gradband.play import segments
 from gradband.play.journal_lines import LONGEST_LINE, VERSION, check_line
+from gradband.play.reporting.ledger import Event, Ledger
 from gradband.play.settings import Settings
-from gradband.reporting.ledger import Event, Ledger
 
 
 def read_journal(path: "str | PathLike[str]") -> Ledger:

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradband.reporting import intervals, words
+from gradband.play.reporting import intervals, words
 
 if TYPE_CHECKING:
-    from gradband.reporting.ledger import Ledger
-    from gradband.reporting.report import Arm
+    from gradband.play.reporting.ledger import Ledger
+    from gradband.play.reporting.report import Arm
 
 STOP, GO_ON, CANT_TELL = "stop", "go on", "can't tell"
 MISMATCH = 0.01  # a p-value below which a report's numbers are not to be trusted

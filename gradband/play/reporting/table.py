@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING
 
-from gradband.reporting import words
-from gradband.reporting.advice import MISMATCH
+from gradband.play.reporting import words
+from gradband.play.reporting.advice import MISMATCH
 
 if TYPE_CHECKING:
-    from gradband.reporting.report import Arm, Report
-    from gradband.reporting.value import Value
+    from gradband.play.reporting.report import Arm, Report
+    from gradband.play.reporting.value import Value
 
 COLUMNS = ("arm", "pulls", "share now", "naive", "estimate", "interval", "always valid", "P(best)", "loss")
 METHODS = {"dr": "doubly robust", "snips": "self-normalised IPS", "ips": "IPS"}

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradband.reporting import words
+from gradband.play.reporting import words
 
 if TYPE_CHECKING:
-    from gradband.reporting.report import Arm, Report
+    from gradband.play.reporting.report import Arm, Report
 
 COLOURS = 8
 KEYS = {

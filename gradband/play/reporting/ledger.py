@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gradband.core.errors import MOST, InputError, number, number_of_arms, shown, whole
-from gradband.reporting.allocation import Allocation, pad
-from gradband.reporting.scores import (
+from gradband.play.reporting.allocation import Allocation, pad
+from gradband.play.reporting.scores import (
     ARM_SUMS,
     VALUE_SUMS,
     Played,
@@ -27,10 +27,10 @@ from gradband.reporting.scores import (
     plug_in_means,
     value_sums,
 )
-from gradband.reporting.series import Bins
+from gradband.play.reporting.series import Bins
 
 if TYPE_CHECKING:
-    from gradband.reporting.report import Report
+    from gradband.play.reporting.report import Report
 
 Event = dict[str, Any]
 AT_ONCE = 256  # decisions that are summed together
@@ -194,7 +194,7 @@ class Ledger:
             confidence: Of all intervals and of the advice.
             tolerance: A difference in reward per decision that does not matter to you.
         """
-        from gradband.reporting.report import make_report
+        from gradband.play.reporting.report import make_report
 
         then = copy.copy(self)
         then.totals = copy.deepcopy(self.totals)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradband.reporting import charts, gain_charts, words
-from gradband.reporting.html_parts import table, text
+from gradband.play.reporting import charts, gain_charts, words
+from gradband.play.reporting.html_parts import table, text
 
 if TYPE_CHECKING:
     from gradband.core.statistics import Mean

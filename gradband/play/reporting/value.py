@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gradband.core.statistics import Mean
-from gradband.reporting.scores import VALUE_SUMS
+from gradband.play.reporting.scores import VALUE_SUMS
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,12 +13,12 @@ import numpy as np
 from gradband.core.errors import InputError, number
 from gradband.core.files import finite
 from gradband.core.statistics import Mean
-from gradband.reporting import advice as advising
-from gradband.reporting import intervals, posterior, words
-from gradband.reporting.allocation import Allocation
-from gradband.reporting.journals import read_journal
-from gradband.reporting.ledger import Event, Ledger
-from gradband.reporting.value import Value, value_of
+from gradband.play.reporting import advice as advising
+from gradband.play.reporting import intervals, posterior, words
+from gradband.play.reporting.allocation import Allocation
+from gradband.play.reporting.journals import read_journal
+from gradband.play.reporting.ledger import Event, Ledger
+from gradband.play.reporting.value import Value, value_of
 
 BIAS = (
     "Naive means are biased: an arm that was unlucky is pulled less, and its bad luck stays. Prefer the "
@@ -101,12 +101,12 @@ class Report:
 
     def to_html(self) -> str:
         """A page that needs nothing else."""
-        from gradband.reporting.page import page
+        from gradband.play.reporting.page import page
 
         return page(self)
 
     def __str__(self) -> str:
-        from gradband.reporting.table import as_text
+        from gradband.play.reporting.table import as_text
 
         return as_text(self)
 

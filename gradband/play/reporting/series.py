@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gradband.reporting.allocation import pad
+from gradband.play.reporting.allocation import pad
 
 MOST_BINS = 200
 

@@ -5,11 +5,11 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING
 
-from gradband.reporting import charts, html_parts, table, words
-from gradband.reporting.advice import CANT_TELL, GO_ON, MISMATCH, STOP
+from gradband.play.reporting import charts, html_parts, table, words
+from gradband.play.reporting.advice import CANT_TELL, GO_ON, MISMATCH, STOP
 
 if TYPE_CHECKING:
-    from gradband.reporting.report import Report
+    from gradband.play.reporting.report import Report
 
 MOODS = {STOP: "good", GO_ON: "wait", CANT_TELL: "bad"}
 HEADS = (
