@@ -371,8 +371,8 @@ def test_a_fit_is_a_problem_and_can_be_saved(tmp_path):
     assert gb.problems.as_problem(found).describe() == problem.describe()
     assert "\n" not in repr(found)
     assert len(repr(found)) < 300
-    with pytest.raises(InputError, match="unknown argument 'arm_count': Known: arms, horizon"):
-        gb.fit(table(15), arm_count=3)
+    with pytest.raises(InputError, match="'pulls_a_round': did you mean 'pulls_per_round'"):
+        gb.fit(table(15), pulls_a_round=3)
     with pytest.raises(InputError, match="unknown prior 'poled': did you mean 'pooled'"):
         gb.fit(table(15), prior="poled")
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -32,6 +32,23 @@ PRIORS_OF_REVENUE = revenue.GAUSSIAN + revenue.ZERO_INFLATED
 EXPERIMENTS_FILE = "experiments.safetensors"
 
 
+class RowSettings(TypedDict, total=False):
+    """What `fit` takes about the rows of a table: the fields of `Columns`, and how rows are read."""
+
+    experiment: str
+    arm: str
+    pulls: str
+    successes: str
+    reward: str
+    mean: str
+    variance: str
+    decided: str
+    rewarded: str
+    arms_matter: bool
+    drop_bad: bool
+    add_up: bool
+
+
 class DesignSettings(TypedDict, total=False):
     """What `fit` takes about the design of future tests: the fields of `Design`."""
 
@@ -41,6 +58,10 @@ class DesignSettings(TypedDict, total=False):
     afterwards: int
     guardrails: Guardrails | dict[str, Any] | None
     delay: Delay | dict[str, Any] | None
+
+
+class FitSettings(DesignSettings, RowSettings):
+    """What `fit` takes about past experiments and about future tests."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -250,26 +271,14 @@ class FittedPriors(Result):
 def fit(
     data: Any,
     *,
-    experiment: str = USUAL.experiment,
-    arm: str = USUAL.arm,
-    pulls: str = USUAL.pulls,
-    successes: str = USUAL.successes,
-    reward: str = USUAL.reward,
-    decided: str = "",
-    rewarded: str = "",
-    mean: str = "",
-    variance: str = "",
-    unit: str = "",
     prior: str = "",
+    unit: str = "",
     held_out: float = 0.2,
     held_out_last: bool = False,
-    arms_matter: bool = False,
-    drop_bad: bool = False,
-    add_up: bool = False,
     seed: int = 0,
     name: str = "",
     progress: Callable[[float, str], None] | bool | None = None,
-    **design: Unpack[DesignSettings],
+    **more: Unpack[FitSettings],
 ) -> FittedProblem:
     """Fits priors to past experiments, and makes a problem of the best one.
 
@@ -282,32 +291,37 @@ def fit(
     Args:
         data: A data frame (pandas, Polars, PyArrow, DuckDB or another that narwhals knows), a structured
             array, a dictionary of columns, or the path of a CSV or Parquet file.
-        experiment: Column with the experiment.
-        arm: Column with the arm.
-        pulls: Counts: column with the pulls.
-        successes: Counts: column with the successes.
-        reward: Outcomes, one row per pull: column with the rewards. If they are not from 0 to 1, they are
-            fitted as revenue.
-        decided: Outcomes: column with the time of the decision, to measure how late rewards come.
-        rewarded: Outcomes: column with the time at which the reward was known.
-        mean: Rewards of any size: column with the mean reward of an arm. If there is a column of successes,
-            these are the pulls that had any reward, such as buyers.
-        variance: Rewards of any size: column with the variance of an arm's rewards.
-        unit: The unit of rewards of any size, such as "€", in which gains are told; "reward" by default.
         prior: pooled, hierarchical, varying or mixture; for rewards of any size gaussian,
             hierarchical-gaussian, zero-inflated or varying-zero-inflated. By default the best on held-out
             experiments.
+        unit: The unit of rewards of any size, such as "€", in which gains are told; "reward" by default.
         held_out: Share of the experiments to hold out.
         held_out_last: Hold out the last experiments, if in order of time, not random ones.
-        arms_matter: Arms are the same in every experiment, identified by name.
-        drop_bad: Drop invalid rows instead of raising an error.
-        add_up: Add up rows of the same experiment and arm, such as daily counts.
         seed: Determines which experiments are held out.
         name: The problem's name, by default the file's.
         progress: A function of the share that is done and a few words; False shows nothing.
-        **design: The design of future tests: `arms` and `horizon` (by default as in most experiments, and
-            as many pulls per arm as in the median one), `pulls_per_round` (1), `afterwards` (0),
-            `guardrails` and `delay` (none), as in a `Problem`.
+        **more: Columns, rows and the design of future tests, as below.
+
+    Columns, by default named as these arguments:
+
+    - `experiment`, `arm`: The experiment and the arm.
+    - `pulls`, `successes`: Counts of an arm.
+    - `reward`: Outcomes, one row per pull. If rewards are not from 0 to 1, they are fitted as revenue.
+    - `mean`, `variance`: Rewards of any size: mean and variance of an arm's rewards. If there is a column
+      of successes, these are the pulls that had any reward, such as buyers.
+    - `decided`, `rewarded`: Outcomes: the times of the decision and at which the reward was known, to
+      measure how late rewards come. By default nothing is measured.
+
+    Rows, each False by default:
+
+    - `arms_matter`: Arms are the same in every experiment, identified by name.
+    - `drop_bad`: Drop invalid rows instead of raising an error.
+    - `add_up`: Add up rows of the same experiment and arm, such as daily counts.
+
+    The design of future tests, as in a `Problem`:
+
+    - `arms`, `horizon`: By default as in most experiments, and as many pulls per arm as in the median one.
+    - `pulls_per_round` (1), `afterwards` (0), `guardrails` (none), `delay` (none).
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -318,21 +332,16 @@ def fit(
     >>> found.problem.arms, round(float(found.chosen.numbers["mean"].mean), 2)
     (2, 0.3)
     """
-    check_prior(prior, arms_matter)
-    for setting in design:
-        if setting not in DesignSettings.__annotations__:
-            raise unknown("argument", setting, [*DesignSettings.__annotations__])
-    test = Design(**design)
-    columns = Columns(experiment, arm, pulls, successes, reward, mean, variance)
-    everything = past.read(data, columns, arms_matter, drop_bad, add_up, prior in PRIORS_OF_REVENUE)
+    for setting in more:
+        if setting not in FitSettings.__annotations__:
+            raise unknown("argument", setting, [*FitSettings.__annotations__])
+    check_prior(prior, more.get("arms_matter", False))
+    test = Design(**_only(DesignSettings, more))
+    everything = _read(data, more, prior in PRIORS_OF_REVENUE)
     check_rewards(everything, prior, unit)
-    if decided or rewarded:
-        if not (decided and rewarded) or test.delay is not None:
-            both = "decided and rewarded (--decided, --rewarded)"
-            raise InputError(f"{both} belong together, and measure a delay that is not given")
-        late, note = measure_delay(data, experiment, decided, rewarded)
-        test = dataclasses.replace(test, delay=late)
-        everything = dataclasses.replace(everything, notes=(*everything.notes, note))
+    if late := _measured(data, more, test):
+        test = dataclasses.replace(test, delay=late[0])
+        everything = dataclasses.replace(everything, notes=(*everything.notes, late[1]))
     parts = everything.split(held_out, seed, held_out_last)
     test = test.like(everything)
     label = name or (Path(data).stem if isinstance(data, str | Path) else "")
@@ -340,6 +349,28 @@ def fit(
         found = fit_problem(*parts, test, prior, everything.notes, report or (lambda share, what: None))
     told = "" if everything.variances is None else unit or "reward"
     return dataclasses.replace(found, name=label, seed=seed, unit=told)
+
+
+def _only(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that a class has annotations for."""
+    return {name: value for name, value in given.items() if name in kind.__annotations__}
+
+
+def _read(data: Any, how: RowSettings, any_size: bool) -> Experiments:
+    """Past experiments, as the settings say."""
+    choices = (how.get("arms_matter", False), how.get("drop_bad", False), how.get("add_up", False))
+    return past.read(data, Columns(**_only(Columns, how)), *choices, any_size)
+
+
+def _measured(data: Any, how: RowSettings, test: Design) -> tuple[Delay, str] | None:
+    """The delay between two columns of times, and a sentence about it, if these are given."""
+    decided, rewarded = how.get("decided", ""), how.get("rewarded", "")
+    if not (decided or rewarded):
+        return None
+    if not (decided and rewarded) or test.delay is not None:
+        both = "decided and rewarded (--decided, --rewarded)"
+        raise InputError(f"{both} belong together, and measure a delay that is not given")
+    return measure_delay(data, how.get("experiment", USUAL.experiment), decided, rewarded)
 
 
 def fit_problem(
