@@ -1,6 +1,5 @@
 """Errors that a user can act on: one sentence that says what is wrong, what is allowed, what was given."""
 
-import difflib
 import math
 from collections.abc import Iterable
 from numbers import Integral, Real
@@ -33,6 +32,8 @@ def unknown(what: str, given: Any, allowed: Iterable[str]) -> InputError:
     >>> print(unknown("baseline", "slef", ["none", "self"]))
     unknown baseline 'slef': did you mean 'self'? Known: none, self
     """
+    import difflib  # here: a player that meets no error starts sooner
+
     names = list(allowed)
     near = difflib.get_close_matches(given, names, n=1, cutoff=0.5) if isinstance(given, str) else []
     hint = f" did you mean '{near[0]}'?" if near else ""

@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import secrets
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +21,7 @@ def write_atomically(path: Path, write: Callable[[Path], object], keep: bool = F
     With `keep`, the previous file is kept under the name `before(path)`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.stem}.{secrets.token_hex(8)}{path.suffix}")
+    temporary = path.with_name(f".{path.stem}.{os.urandom(8).hex()}{path.suffix}")
     try:
         write(temporary)
         with temporary.open("rb+") as file:

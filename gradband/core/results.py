@@ -1,7 +1,6 @@
 """How results are shown and handed on: tables of text, HTML for notebooks, data frames."""
 
 import dataclasses
-import html
 from typing import Any
 
 from gradband.core.errors import unknown
@@ -93,4 +92,6 @@ def as_frame(records: list[dict[str, Any]], library: str = "polars") -> Any:
 
 
 def _text(text: str) -> str:
+    import html  # here: a player, which shows no pages, starts sooner
+
     return html.escape(text).replace("\n", "<br>")

@@ -3,7 +3,6 @@
 Reading needs nothing but NumPy, since production may have nothing else.
 """
 
-import hashlib
 import json
 import math
 from pathlib import Path
@@ -41,6 +40,8 @@ def save(
 
 def checksum(arrays: Arrays, about: str) -> str:
     """A checksum of the content. Files that other programs wrote need not have one."""
+    import hashlib  # here: it takes longer to import than most modules of a player
+
     digest = hashlib.sha256(about.encode())
     for name, array in sorted(arrays.items()):
         digest.update(f"{name} {array.dtype.str} {array.shape}".encode())

@@ -1,7 +1,6 @@
 """A policy with its parameters, played in NumPy, or in JAX if its formulas need it."""
 
 import dataclasses
-import hashlib
 import json
 from functools import partial
 from os import PathLike
@@ -153,6 +152,8 @@ def _first_params(policy: Policy) -> dict[str, Any]:
 
 def _fingerprint(policy: Policy, arrays: dict[str, np.ndarray]) -> str:
     """Sixteen digits that identify the policy and its parameters."""
+    import hashlib  # here: it takes longer to import than most modules of a player
+
     settings = policy.settings() | {"arms": policy.arms, "horizon": policy.horizon}
     digest = hashlib.sha256(json.dumps([policy.name, settings], sort_keys=True).encode())
     for name, array in sorted(arrays.items()):

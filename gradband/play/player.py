@@ -10,7 +10,7 @@ or retired, another policy. `record` is called with each of them, as a dictionar
 """
 
 import dataclasses
-import secrets
+import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -85,7 +85,7 @@ class Player(AbstractContextManager["Player"]):
         if settings is None and not set(more) & set(GUARDRAILS):
             self.settings = self.settings.guarded_as_learned(self.playable.guardrails)
         self.settings_given = set(more if settings is None else self.settings.as_dict()) - set(STORAGE)
-        self.begin(secrets.randbits(SEED_BITS) if seed is None else seed, self.settings)
+        self.begin(int.from_bytes(os.urandom(8)) >> 64 - SEED_BITS if seed is None else seed, self.settings)
         if journal is not None:
             self.journal = Journal(Path(journal), self)
             self._turn = turns.Turn(self.lock, self.journal)
@@ -367,7 +367,7 @@ class Player(AbstractContextManager["Player"]):
         found = self.policies(fingerprint) if self.policies is not None else None
         if found is None or found.fingerprint != fingerprint:
             raise InputError(
-                f"the policy {shown(fingerprint)} is needed here, and `policies` has none such"
+                f"the policy {shown(fingerprint)} is needed here, but `policies` does not have it"
             )
         return found
 
@@ -424,7 +424,7 @@ class Player(AbstractContextManager["Player"]):
         with self._turn:
             if self.record is not None or self.journal is not None:
                 raise InputError(
-                    "a player with a record or a journal cannot be restored: it would have a gap"
+                    "a player with a record or a journal cannot be restored: the record would have a gap"
                 )
             self.load(state)
 
