@@ -91,7 +91,7 @@ def test_as_many_blocks_as_fit(most, count):
 
 
 def test_one_block_must_fit():
-    says = "work need 1 kB of memory (1 kB while one is computed), and there are 1 kB"
+    says = "work need 1 kB of memory (1 kB while one is computed), but only 1 kB is available"
     with pytest.raises(InputError, match=re.escape(says)):
         memory.at_once(NEEDS, 10, 3, 1399, "work")
 
@@ -113,7 +113,7 @@ def test_the_impossible_is_refused_before_anything_is_compiled():
     """A single run of so many rounds takes 1.2 kB a round, more than a gigabyte."""
     problem = gb.problems.named("uniform-2", horizon=10**6)
     before = surrogate.differentiate._cache_size()
-    says = r"need (\d\.\d) GB of memory \(\1 GB while one is computed\), and there are 400.0 MB"
+    says = r"need (\d\.\d) GB of memory \(\1 GB while one is computed\), but only 400.0 MB is available"
     with pytest.raises(InputError, match=says):
         gb.learn("lstm", problem, recipe="paper", instances=4, memory="1GB")
     assert surrogate.differentiate._cache_size() == before

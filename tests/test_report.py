@@ -464,14 +464,14 @@ def test_nothing_to_tell_yet():
         ({"op": "select", "id": 3}, "needs an id"),
         ({"op": "select", "id": "open", "arm": 0, "p": 0.5}, "not in use"),
         ({"op": "select", "id": "a", "arm": 2, "p": 0.5}, "there is no arm 2"),
-        ({"op": "select", "id": "a", "arm": 0, "p": 0}, "without a chance"),
+        ({"op": "select", "id": "a", "arm": 0, "p": 0}, "an arm with probability 0"),
         ({"op": "select", "id": "a", "arm": 0, "p": math.nan}, "p must be a finite number"),
         (
             {"op": "select", "id": "a", "arm": 0, "p": 0.5, "ps": [0.5] * 3},
             "ps must have a number for each",
         ),
         ({"op": "select", "id": "a", "arm": 0, "p": 0.1, "ps": [0.1, 0.1]}, "must sum to 1"),
-        ({"op": "select", "id": "a", "arms": [1, 1], "p": [0, 1]}, "without a chance"),
+        ({"op": "select", "id": "a", "arms": [1, 1], "p": [0, 1]}, "an arm with probability 0"),
         (
             {"op": "select", "id": "a", "arms": [math.inf, 1.0], "p": [0.5, 0.5]},
             "arms must be a finite number",

@@ -106,7 +106,7 @@ def test_a_default_between_zero_and_one_is_rounded_at_random(files):
     clock.now += 1
     assert player.expire() == 200
     assert 60 < sum(player.state()["memory"]["sums"]) < 140
-    with pytest.raises(gb.InputError, match="need such a default, not 0.5"):
+    with pytest.raises(gb.InputError, match="default must be 0 or 1 too, not 0.5"):
         player.select_many(5)
     with pytest.raises(gb.InputError, match="a reward of ts must be a finite number"):
         Player(files("ts"), wait=1, default=-1)
@@ -241,7 +241,7 @@ def test_arms_have_names(files):
         ({"floor": -0.1}, "floor must be a finite number in"),
         ({"floor": 0.2, "control": 0, "control_share": 0.5}, "would need 1.1"),
         ({"control_share": 0.5}, "control_share needs control"),
-        ({"control": "red", "control_share": 0.5}, "there is no arm 'red' that could be the control"),
+        ({"control": "red", "control_share": 0.5}, "control must be one of the arms, not 'red'"),
         ({"control": 4, "control_share": 0.5}, "there is no arm 4"),
         ({"control": 0.5}, "control must be a whole number"),
         ({"cap": 0}, "cap must be above 0"),

@@ -55,9 +55,8 @@ class Late:
         self.calendar = Calendar(self.chances, problem.arms) if dated else None
         if self.calendar is None and many > MOST_AGES:
             raise InputError(
-                f"rewards of {many} rounds may wait at a time, and {MOST_AGES} are feasible with "
-                f"{inner.name if self.asks else 'batches'}: decide about more pulls at a time "
-                "(pulls_per_round)"
+                f"rewards of up to {many} rounds may be pending, and at most {MOST_AGES} are feasible with "
+                f"{inner.name if self.asks else 'batches'}: use more pulls per round (pulls_per_round)"
             )
 
     def __getattr__(self, name: str) -> Any:

@@ -65,8 +65,8 @@ def budget(limit: int | str | None) -> int | None:
     most = parse(limit)
     if most <= AT_REST:
         raise InputError(
-            f"memory must be above {resources.in_bytes(AT_REST)}, which Python, JAX and compiled code take "
-            f"before there is any work, not {resources.in_bytes(most)}"
+            f"memory must be above {resources.in_bytes(AT_REST)}, which Python, JAX and compiled code need "
+            f"before any work starts, not {resources.in_bytes(most)}"
         )
     return most - AT_REST
 
@@ -77,8 +77,8 @@ def at_once(needs: Needs, blocks: int, wanted: int, most: int, what: str) -> int
     if least > most:
         raise InputError(
             f"{what} need {resources.in_bytes(least)} of memory ({resources.in_bytes(needs.block)} while "
-            f"one is computed), and there are {resources.in_bytes(most)} for them: fewer instances or "
-            "rounds need less"
+            f"one is computed), but only {resources.in_bytes(most)} is available: use fewer instances "
+            "or rounds"
         )
     return min(wanted, 1 + (most - least) // max(1, needs.block))
 

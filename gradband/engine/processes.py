@@ -85,7 +85,7 @@ _waiting: dict[str, float] = {}
 
 
 def _watch() -> None:
-    """Says that another process is silent, since JAX ends this one without words of ours if it is gone."""
+    """Warns that another process does not answer: if it has ended, JAX ends this one without our words."""
     patience = float(SILENCE)
     while True:
         time.sleep(1)
@@ -94,8 +94,8 @@ def _watch() -> None:
             patience *= 4  # where waiting is usual, it is not said again and again
             print(
                 "gradband: another process of this run has not answered for some seconds; if it or its "
-                "machine is gone, this one ends too within half a minute: what was learned until the last "
-                "checkpoint is kept, and --resume goes on from there",
+                "machine has failed, this one stops too within half a minute: everything up to the last "
+                "checkpoint is kept, and --resume continues from there",
                 file=sys.stderr,
                 flush=True,
             )
@@ -207,8 +207,8 @@ def _collected(array: np.ndarray) -> np.ndarray:
     except Exception as error:  # gloo and NCCL have errors of their own
         reason = (str(error).splitlines() or ["?"])[0]
         raise OthersEndedError(
-            "another process of this run has ended, and this one ends too; what was learned until the last "
-            f"checkpoint is kept, and --resume goes on from there ({reason[:200]})"
+            "another process of this run has ended, so this one stops too; everything up to the last "
+            f"checkpoint is kept, and --resume continues from there ({reason[:200]})"
         ) from None
     finally:
         _waiting.clear()

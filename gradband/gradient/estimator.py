@@ -128,7 +128,7 @@ class Estimator:
                 "are unknown: use self"
             )
         if self.returns == "expected":
-            raise InputError("expected returns need means, which this problem does not know")
+            raise InputError("expected returns need the arms' means, which are unknown in this problem")
 
 
 def as_estimator(given: Estimator | Baseline | str) -> Estimator:

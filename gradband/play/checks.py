@@ -41,7 +41,7 @@ def check_settings(policy: Policy, settings: Settings, arms: Arms) -> None:
     if settings.control is None:
         control = None
     elif (control := arms.number(settings.control)) is None or control >= arms.first:
-        raise InputError(f"there is no arm {shown(settings.control)} that could be the control")
+        raise InputError(f"control must be one of the arms, not {shown(settings.control)}")
     settings.check_room(arms.active, control)
 
 
@@ -51,7 +51,7 @@ def check_batches(policy: Policy, settings: Settings) -> None:
         raise InputError(f"{policy.name} must observe each reward before the next: no batches")
     if settings.wait is not None and settings.default not in (0, 1):
         raise InputError(
-            f"batches have rewards of 0 and 1, and so need such a default, not {settings.default}"
+            f"rewards in batches are 0 or 1, so default must be 0 or 1 too, not {settings.default}"
         )
 
 

@@ -66,7 +66,7 @@ def _check_update(player: "Player", event: Event) -> None:
     made = pending.closed[event["id"]] if late else pending.waiting(event["id"])
     assert made is not None
     if ("arms" in made) != ("sums" in event):
-        raise InputError(f"{shown(event['id'])} needs sums if it is a batch, and else a reward")
+        raise InputError(f"{shown(event['id'])} needs sums if it is a batch, otherwise a reward")
     if "sums" in event:
         checks.check_sums(made, event["sums"], player.playable.any_sums)
     else:
@@ -80,7 +80,7 @@ def _check_expire(player: "Player", event: Event) -> None:
     check_keys(event, KEYS["expire many" if "sums" in event else "expire"])
     made = player.pending.waiting(event["id"])
     if ("arms" in made) != ("sums" in event):
-        raise InputError(f"{shown(event['id'])} needs sums if it is a batch, and else a reward")
+        raise InputError(f"{shown(event['id'])} needs sums if it is a batch, otherwise a reward")
     if "sums" in event:
         checks.check_sums(made, event["sums"], player.playable.any_sums)
     else:

@@ -120,7 +120,7 @@ class Journal(AbstractContextManager["Journal"]):
         """Starts a new file with a snapshot of the player; the old one is kept under its number."""
         player = self._player()
         if player is None:
-            raise InputError(f"the player of the journal {self.path} is gone")
+            raise InputError(f"the player of the journal {self.path} no longer exists")
         with player.lock, self._lock:  # in this order, as everywhere
             while self._writing or self._waiting:
                 self.need_writable()

@@ -167,7 +167,7 @@ class Reader:
 
     def _read_snapshot(self, found: Any) -> None:
         if not isinstance(found, dict) or found.get("op") != "snapshot":
-            raise InputError("this is not a snapshot, which must come here")
+            raise InputError("expected a snapshot here")
         state, parts = found.get("state"), checks.check_count("parts", found.get("parts"))
         if not isinstance(state, dict):
             raise InputError("this snapshot has no state")
@@ -177,7 +177,7 @@ class Reader:
     def _read_part(self, found: Any) -> None:
         right = isinstance(found, dict) and found.get("op") == "part" and found.get("of") in LISTS
         if not right or not isinstance(found.get("entries"), list):
-            raise InputError("this is not a part of the snapshot, which must come here")
+            raise InputError("expected a part of the snapshot here")
         assert self._state is not None
         self._state[found["of"]] += found["entries"]
         self._missing -= 1
@@ -186,7 +186,7 @@ class Reader:
     def _load_if_complete(self) -> None:
         if self._missing == 0:
             if self._state is not None and self._state.get("seed") != self.player.seed:
-                raise InputError("the snapshot has another seed than its journal")
+                raise InputError("the snapshot's seed differs from its journal's")
             self.player.load(self._state)
             self._state = None
 

@@ -24,7 +24,7 @@ _numbers = itertools.count()
 
 
 def describe_class(policy: Policy) -> dict[str, str]:
-    """The entries of a policy file for a class that is not the library's: `module:Class` and its file."""
+    """Entries of a policy file for a class from outside the library: `module:Class` and its file."""
     kind = type(policy)
     if (POLICIES | TABLES).get(kind.name) is kind:
         return {}

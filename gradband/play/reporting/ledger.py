@@ -217,12 +217,12 @@ class Ledger:
             propensity: Any = _numbers("p", event.get("p"), self.arms, 0, 1 + 1e-9)
             shares = propensity
             if any(n and not p for n, p in zip(pulls, shares, strict=True)):
-                raise InputError("an arm without a chance cannot be pulled")
+                raise InputError("an arm with probability 0 cannot be pulled")
         else:
             pulls = self._arm(event.get("arm"))
             propensity = number("p", event.get("p"), 0, 1 + 1e-9)
             if propensity == 0:
-                raise InputError("an arm without a chance cannot be pulled")
+                raise InputError("an arm with probability 0 cannot be pulled")
             shares = event.get("ps")
             if shares is not None:
                 shares = _numbers("ps", shares, self.arms, 0, 1 + ROUNDED)
