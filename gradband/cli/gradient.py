@@ -22,7 +22,9 @@ def gradient(
         ),
     ] = False,
     rollouts: Annotated[int | None, Option(help="Rollouts per instance (of leave-one-out: 4).")] = None,
-    returns: Annotated[str, Option(help="Rewards in the return: realised or expected.")] = "realised",
+    returns: Annotated[
+        str, Option(help="What returns are made of: realised, expected, priced.")
+    ] = "realised",
     arms: options.Arms = None,
     horizon: options.Horizon = None,
     noise: options.Noise = None,

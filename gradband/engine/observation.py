@@ -41,7 +41,8 @@ class Round(NamedTuple):
     off: Array | None = None
     """how far probabilities are from a sum of 1, or a reward from its range [R, B]"""
     reference: Array | None = None
-    """the reference's probabilities of all arms [K, R, B], or its choice as 0 and 1, if there is one"""
+    """the reference's probabilities of all arms [K, R, B], or its choice as 0 and 1, or what it is asked
+    for instead, if there is one"""
     pulls: Array | None = None
     """in batches, how often each arm is pulled [K, R, B]"""
     sums: Array | None = None

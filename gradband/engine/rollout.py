@@ -49,6 +49,9 @@ class RolloutSpec:
     """finds a round's `after`, at the price of two more updates"""
     reference: Policy | None = None
     """a policy that observes the same arms and rewards, and says in every round what it would do"""
+    judge: Callable[[Any, Params, Any], Array] | None = None
+    """what the reference says instead: a function of it, its parameters and its state, with a number [K]
+    for each arm"""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -224,8 +227,12 @@ class _Rollout:
             ends = (policy.update(params, state, arm, jnp.full_like(observed, y)) for y in (0, 1))
             seen_next = tuple(_log_probs(policy, params, end, t + 1, self.temperature) for end in ends)
         if (other := self.spec.reference) is not None:
-            choice, wishes, _ = _pull(other, key, theirs, their_state, t, None)
-            wish = one_hot(choice, self.problem.arms).astype(float) if wishes is None else jnp.exp(wishes)
+            if self.spec.judge is not None:
+                wish = self.spec.judge(other, theirs, their_state)
+            else:
+                choice, wishes, _ = _pull(other, key, theirs, their_state, t, None)
+                chosen = one_hot(choice, self.problem.arms).astype(float)
+                wish = chosen if wishes is None else jnp.exp(wishes)
             their_state = other.update(theirs, their_state, arm, rounded if other.binary else reward)
         log_prob = jnp.zeros(()) if log_probs is None else pick(log_probs, arm)
         played = {"arm": arm, "log_prob": log_prob, "log_probs": log_probs, "reward": reward, "mean": mean}

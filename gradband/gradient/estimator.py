@@ -17,7 +17,8 @@ from gradband.core.pytrees import brief
 from gradband.core.results import Result, TextTable
 from gradband.core.statistics import Mean
 from gradband.engine import blocks, diagnosis
-from gradband.gradient.baselines import Baseline, as_baseline, rollouts_for
+from gradband.gradient import prices
+from gradband.gradient.baselines import Baseline, Nothing, as_baseline, rollouts_for
 from gradband.gradient.critic import Critic
 from gradband.gradient.surrogate import Operands, SurrogateSpec, differentiate
 from gradband.policies import Params, Policy, binding
@@ -25,7 +26,7 @@ from gradband.policies.given import Given, unpack
 from gradband.problems import GivenProblem, Problem, as_problem
 
 FEW = 8  # parameters up to which forward mode is used
-RETURNS = ("realised", "expected")
+RETURNS = ("realised", "expected", "priced")
 SHOWN = 10  # parameters in a table of an estimate
 
 
@@ -94,12 +95,15 @@ class Estimator:
     rollouts: int | None = None
     """on each instance; None for as many as the baseline usually takes"""
     returns: str = "realised"
-    """made of realised rewards, or of expected ones"""
+    """made of realised rewards, of expected ones, or of what decisions cost beside the optimal ones, where
+    these prices are known (`gradband.gradient.prices`): they leave nothing to a baseline"""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rollouts", rollouts_for(self.baseline, self.rollouts))
         if self.returns not in RETURNS:
             raise unknown("returns", self.returns, RETURNS)
+        if self.returns == "priced" and not isinstance(self.rule, Nothing):
+            raise InputError(f"priced returns need the baseline none, not {self.rule.name}")
 
     @property
     def rule(self) -> Baseline:
@@ -120,6 +124,8 @@ class Estimator:
             raise InputError(f"{policy.name} has no parameters to learn")
         if self.rule.looks_ahead:
             problem.one_by_one(f"the baseline {self.rule.name}")
+        if self.returns == "priced":
+            prices.check_priced(problem)
         if problem.prior.knows_means:
             return
         if self.rule.needs_means:
@@ -218,8 +224,9 @@ def gradient_job(
     size = blocks.block_size(problem.arms) if few and learned is None else kept
     weights = None if learned is None else learned.weights
     many = np.uint32(iteration), np.int32(instances)
-    operands = Operands(problem, params, key, *many, tau, beta, weights)
-    spec = SurrogateSpec(policy.compiled(), how.rule, rollouts, how.returns, size, few)
+    judge, table = prices.find_prices(problem) if how.returns == "priced" else (None, None)
+    operands = Operands(problem, params, key, *many, tau, beta, weights, table)
+    spec = SurrogateSpec(policy.compiled(), how.rule, rollouts, how.returns, size, few, judge)
     return blocks.BlockJob(differentiate, (spec,), (operands,), instances, size, few and learned is None)
 
 

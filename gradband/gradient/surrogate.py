@@ -20,6 +20,7 @@ from gradband.engine import rollout
 from gradband.engine.observation import Regret, Round
 from gradband.gradient import critic
 from gradband.gradient.baselines import Baseline
+from gradband.gradient.prices import Prices
 from gradband.policies import Params, Policy
 from gradband.problems import Problem
 
@@ -35,11 +36,14 @@ class SurrogateSpec:
     size: int
     few: bool
     """each instance has a gradient of its own, in forward mode"""
+    prices: Prices | None = None
+    """tells the prices of decisions, if returns are made of them"""
 
     @property
     def rollout(self) -> rollout.RolloutSpec:
-        ahead = self.baseline.looks_ahead
-        return rollout.RolloutSpec(self.policy, self.size, self.rollouts, not self.few, ahead)
+        ahead, judge = self.baseline.looks_ahead, None if self.prices is None else Prices.of
+        how = self.rollouts, not self.few, ahead, self.prices, judge
+        return rollout.RolloutSpec(self.policy, self.size, *how)
 
 
 class Operands(NamedTuple):
@@ -56,6 +60,8 @@ class Operands(NamedTuple):
     entropy: np.float32 | None
     weights: np.ndarray | None
     """of the critic [n, F]"""
+    prices: Params | None = None
+    """the parameters of `SurrogateSpec.prices`"""
 
 
 Seen = tuple[Array, tuple[Array, Array | None]]
@@ -71,7 +77,7 @@ def differentiate(spec: SurrogateSpec, given: Operands, block: Array) -> tuple[A
     flat, unravel = ravel_pytree(given.params)
     key = jax.random.fold_in(given.key, given.iteration)
     counted = block * spec.size + jnp.arange(spec.size) < given.instances
-    kind = Running if given.weights is None else Recorded
+    kind = Priced if spec.prices is not None else Running if given.weights is None else Recorded
 
     def surrogate(flat: Array) -> Seen:
         moved = given._replace(params=unravel(flat), key=key)
@@ -104,7 +110,8 @@ class Running:
     def of(self, block: Array, counted: Array) -> Seen:
         """The surrogates [B] of the instances, averaged over rollouts, their regrets, critic's moments."""
         given = self.given
-        operands = rollout.Operands(given.problem, given.params, given.key, block, given.temperature)
+        which = given.params, given.key, block, given.temperature, given.prices
+        operands = rollout.Operands(given.problem, *which)
         how = self.observe, self.start, self.record
         (score, total, regret), recorded, last = rollout.play(self.spec.rollout, operands, *how)
         ending = None if last is None else jax.lax.stop_gradient(self.centred(self.seen(last)))
@@ -151,6 +158,23 @@ class Running:
     ) -> tuple[Array, Array | None]:
         """The surrogate [R, B] once all rounds are played, with what comes afterwards, and the moments."""
         return (total if ending is None else total + ending * score), None
+
+
+class Priced(Running):
+    """Minus the prices that decisions have, c_s, along the way: Σ_s (−c_s z_{s−1} − Σ_i p_s(i) c_s(i)).
+
+    The price of a round's own decision is averaged over all arms, which takes its luck out too.
+    """
+
+    def add(self, score: Array, total: Array, round: Round) -> tuple[Array, Array]:
+        assert round.arm is not None
+        assert round.log_probs is not None
+        assert round.reference is not None
+        prices = jax.lax.stop_gradient(round.reference)
+        arms = jnp.arange(prices.shape[0])[:, None, None]
+        paid = jnp.where(arms == round.arm[None], prices, 0).sum(0)
+        mean = jnp.where(prices > 0, jnp.exp(round.log_probs) * prices, 0).sum(0)
+        return score + round.log_prob, total - paid * score - mean
 
 
 class Recorded(Running):

@@ -11,6 +11,7 @@ from typing import Any
 import optax
 
 from gradband.core.errors import InputError, unknown
+from gradband.gradient import prices
 from gradband.gradient.estimator import FEW, Estimator
 from gradband.learning.ascent import PLAIN
 from gradband.policies import Policy, binding
@@ -66,9 +67,12 @@ class Recipe:
         return dataclasses.replace(policy, **known)
 
     def estimate(self, problem: Problem) -> Estimator:
-        """The gradient estimator for a problem: leave-one-out if means are unknown."""
+        """The gradient estimator for a problem: prices of decisions in place of a critic, if they are
+        known, and leave-one-out if means are unknown."""
         if not self.estimator.rule.features:
             return self.estimator
+        if prices.are_known(problem):
+            return Estimator("none", returns="priced")
         if not problem.prior.knows_means:
             return Estimator("leave-one-out")
         # The effect of a single reward cannot be observed within a batch, nor before it arrives.

@@ -42,6 +42,16 @@ def cell(t: Any, pulls: Any, ones: Any, other_ones: Any) -> Any:
     return before + ones * (t - pulls + 1) + other_ones
 
 
+def starts(rounds: int) -> np.ndarray:
+    """Where each round begins in a table with one entry per state of two arms, and the end.
+
+    >>> starts(3)
+    array([ 0,  1,  5, 15])
+    """
+    t = np.arange(rounds, dtype=np.int64)
+    return np.concatenate([[0], np.cumsum((t + 1) * (t + 2) * (t + 3) // 6)])
+
+
 def byte_starts(rounds: int) -> np.ndarray:
     """The byte where each round's bits begin in a table with one bit per state of two arms, and the end.
 

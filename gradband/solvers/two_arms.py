@@ -8,7 +8,7 @@ m_i = (a_i + s_i) / (a_i + b_i + T_i). One array of n (n + 1)(n + 2)/6 numbers h
 of T₀ and s₁, overwrites the one after it. The work is n⁴/24 such steps.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -64,14 +64,48 @@ def solve(
     >>> round(value, 7)
     6.0217857
     """
-    check_shapes(a, b)
     n = whole("horizon", horizon) + bool(afterwards)
+    shared = _begin(a, b, n, float(afterwards or 1), bool(afterwards))
+    packed: list[np.ndarray] = []
+    for advantage in _layers(shared, workers, bool(afterwards), progress):
+        packed.append(np.packbits(advantage > TIE * shared.weight, bitorder="little"))
+    return float(shared.value[0]), np.concatenate(packed[::-1]) if afterwards else shared.table
+
+
+def advantages(
+    a: Sequence[float],
+    b: Sequence[float],
+    horizon: int,
+    workers: int = 1,
+    progress: Callable[[float], None] | None = None,
+) -> np.ndarray:
+    """How much more arm 1 is worth than arm 0 in every state, if optimal decisions follow (float32).
+
+    The entry of round t with s₀ ones in T₀ pulls of arm 0 and s₁ ones of arm 1 is at
+    `layout.starts(n)[t] + cell(t, T₀, s₀, s₁)`.
+
+    >>> round(float(advantages([1, 3], [1, 1], horizon=1)[0]), 3)  # 3/4 less 1/2
+    0.25
+    """
+    shared = _begin(a, b, whole("horizon", horizon), 1.0, True)
+    found = [layer.astype(np.float32) for layer in _layers(shared, workers, True, progress)]
+    return np.concatenate(found[::-1])
+
+
+def _begin(a: Sequence[float], b: Sequence[float], n: int, weight: float, kept: bool) -> _Work:
+    """Nothing solved yet; there is no table of thresholds if advantages are kept."""
+    check_shapes(a, b)
     starts = np.array([0, *np.cumsum([(pulls + 1) * (n - pulls) for pulls in range(n)])])
     value = np.zeros(starts[-1] + 1)  # the last row reads one number too many, times 0
-    table = np.zeros(0 if afterwards else size(n), np.int16)
-    alpha, beta = np.asarray(a, float), np.asarray(b, float)
-    shared = _Work(alpha, beta, n, float(afterwards or 1), starts, value, table)
-    packed: list[np.ndarray] = []
+    table = np.zeros(0 if kept else size(n), np.int16)
+    return _Work(np.asarray(a, float), np.asarray(b, float), n, weight, starts, value, table)
+
+
+def _layers(
+    shared: _Work, workers: int, kept: bool, progress: Callable[[float], None] | None
+) -> Iterator[np.ndarray]:
+    """Solves all rounds, from the last to the first; each gives arm 1's advantages, if they are kept."""
+    n, starts, value = shared.rounds, shared.starts, shared.value
     with ThreadPoolExecutor(workers) as pool:
         for t in range(n - 1, -1, -1):
             # Each worker takes a range of T₀, and reads the first rectangle of the next range from a copy,
@@ -79,22 +113,21 @@ def solve(
             work = np.cumsum([(pulls + 1) * (t - pulls + 1) for pulls in range(t + 1)])
             cuts = [int(c) for c in np.searchsorted(work, np.linspace(0, work[-1], workers + 1))]
             cuts[-1] = t + 1
-            choices = np.zeros(work[-1] if afterwards else 0, np.uint8)
+            advantage = np.zeros(work[-1] if kept else 0)
             edges = [value[starts[c] : starts[min(c + 1, n)]].copy() for c in cuts[1:]]
             jobs = [
-                pool.submit(_layer, shared, t, low, high, edge, choices)
+                pool.submit(_layer, shared, t, low, high, edge, advantage)
                 for low, high, edge in zip(cuts[:-1], cuts[1:], edges, strict=True)
             ]
             if not all(job.result() for job in jobs):
                 raise ArithmeticError("the optimal decision is not monotone in the other arm's ones")
-            packed.append(np.packbits(choices, bitorder="little"))
+            yield advantage
             if progress:
                 progress(1 - (t / n) ** 4)
-    return float(value[0]), np.concatenate(packed[::-1]) if afterwards else table
 
 
 @compiled(fastmath={"contract", "nnan", "nsz"})
-def _layer(shared: _Work, t: int, low: int, high: int, edge: np.ndarray, choices: np.ndarray) -> bool:
+def _layer(shared: _Work, t: int, low: int, high: int, edge: np.ndarray, advantage: np.ndarray) -> bool:
     """Overwrites the next round's values by those of round t, T₀ in [low, high); whether decisions are
     monotone. The reward of the last round counts `weight` times, and so does rounding.
     """
@@ -127,10 +160,10 @@ def _layer(shared: _Work, t: int, low: int, high: int, edge: np.ndarray, choices
                     q1 = m1[s1] + (m1[s1] * row[s1 + 1] + (1 - m1[s1]) * row[s1])
                     better[s1] = q1 - q0
                     row[s1] = max(q0, q1)
-            if len(choices):
+            if len(advantage):
                 begin = cell(t, first, s0, 0)
                 for s1 in range(second + 1):
-                    choices[begin + s1] = better[s1] > tie
+                    advantage[begin + s1] = better[s1]
                 continue
             threshold = 0
             for s1 in range(second + 1):

@@ -1,0 +1,76 @@
+"""What a decision costs: how much less an arm is worth than the optimal one, if optimal decisions follow.
+
+With V the value of the optimal policy and Q(H, i) that of pulling arm i first, the price of a decision is
+V(H) − Q(H, i). A policy's expected reward is V at the start less the prices it pays along its way, so they
+can stand for its rewards: the gradient is the same, and the luck of rewards and instances is gone from it.
+"""
+
+import functools
+from typing import Any, ClassVar
+
+import jax
+import numpy as np
+
+from gradband.core import resources
+from gradband.core.arrays import Array, namespace
+from gradband.core.errors import InputError
+from gradband.policies import Counts, Params
+from gradband.policies.optimal import Optimal
+from gradband.problems import Problem, priors, rewards
+from gradband.solvers import layout, two_arms
+
+LONGEST = 300  # rounds, whose table has 1.4 gigabytes
+
+
+class Prices(Optimal):
+    """The optimal policy of two arms, which knows the price of every decision."""
+
+    name: ClassVar[str] = "prices"
+
+    def choice(self, params: Params, state: Counts) -> Array:
+        return self.of(params, state).argmin()
+
+    def of(self, params: Params, state: Counts) -> Array:
+        """The prices [K] of the arms; 0 for an optimal one."""
+        pulls, ones, t = (x.astype(np.int32) for x in (state.pulls, state.sums, state.rounds))
+        place = params["starts"][t] + layout.cell(t, pulls[0], ones[0], ones[1])
+        better, xp = params["advantages"][place], namespace(place)
+        return xp.stack([xp.maximum(better, 0), xp.maximum(-better, 0)])
+
+
+def find_prices(problem: Problem) -> tuple[Prices, Params]:
+    """The prices of a problem's decisions, which must be known."""
+    prior: Any = problem.prior
+    shapes = (tuple(np.asarray(x, np.float64).tolist()) for x in (prior.a, prior.b))
+    return _find(*shapes, problem.horizon)
+
+
+def check_priced(problem: Problem) -> None:
+    """Raises an error for a problem whose prices are not known."""
+    what = "priced returns"
+    problem.one_by_one(what)
+    prior = problem.prior
+    if not isinstance(prior, priors.Beta) or not isinstance(prior.rewards, rewards.Bernoulli):
+        raise InputError(f"{what} need bernoulli rewards and a beta prior, not a {prior.kind} prior")
+    if prior.arms != 2 or problem.afterwards:
+        raise InputError(f"{what} need two arms, and no pulls afterwards")
+    if problem.horizon > LONGEST:
+        raise InputError(f"{what} need a horizon of at most {LONGEST}, not {problem.horizon}")
+    needed = 3 * 4 * int(layout.starts(problem.horizon)[-1])
+    resources.require(needed, f"{what} for {problem.horizon} rounds", "use a shorter horizon")
+
+
+def are_known(problem: Problem) -> bool:
+    """Whether the prices of a problem's decisions are known."""
+    try:
+        check_priced(problem)
+    except InputError:
+        return False
+    return True
+
+
+@functools.lru_cache(maxsize=4)
+def _find(a: tuple[float, ...], b: tuple[float, ...], horizon: int) -> tuple[Prices, Params]:
+    table = two_arms.advantages(a, b, horizon, resources.cores())
+    starts = layout.starts(horizon).astype(np.int32)
+    return Prices(rounds=horizon).bind(2, horizon), jax.device_put({"advantages": table, "starts": starts})
