@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import jax.numpy as jnp
@@ -313,6 +314,34 @@ def test_bits_do_not_depend_on_threads(threads):
         gb.evaluate("ts", PROBLEMS["beta"], instances=333, devices=n).rows[0] for n in (1, threads)
     )
     assert usual.regrets.tobytes() == found.regrets.tobytes()
+
+
+@pytest.mark.brief
+def test_bits_do_not_depend_on_who_else_calls():
+    function, operands = one_instance()
+    kernel = Kernel(function, operands)
+    usual = [x.tobytes() for x in kernel(operands, 0, 100, 1)]
+
+    def often(_):
+        found = (kernel(operands, 0, 100, 3) for _ in range(40))
+        return all([x.tobytes() for x in results] == usual for results in found)
+
+    with ThreadPoolExecutor(4) as threads:
+        assert all(threads.map(often, range(4)))
+    assert often(0)  # alone, so that the team plays
+
+
+@pytest.mark.brief
+@pytest.mark.filterwarnings("ignore:.*fork")
+def test_a_forked_process_has_threads_of_its_own():
+    function, operands = one_instance()
+    kernel = Kernel(function, operands)
+    usual = [[x.tobytes() for x in kernel(operands, 0, 100, n)] for n in (1, 2)][0]
+    child = os.fork()
+    if not child:
+        found = [kernel(operands, 0, 100, 2) for _ in range(3)]
+        os._exit(not all([x.tobytes() for x in results] == usual for results in found))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 # Choosing an engine

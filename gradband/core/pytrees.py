@@ -1,6 +1,7 @@
 """Dataclasses that pass through JAX transformations."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -94,7 +95,14 @@ def by_path(tree: Any) -> dict[str, Any]:
 
 def map_by_path(function: Callable[[str, Any], Any], tree: Any) -> Any:
     """The tree with `function(path, leaf)` in place of each leaf."""
-    return jax.tree_util.tree_map_with_path(lambda keys, leaf: function(_path(keys), leaf), tree)
+    leaves, shape = jax.tree.flatten(tree)
+    return shape.unflatten(map(function, _paths(shape), leaves))
+
+
+@functools.lru_cache(maxsize=256)
+def _paths(shape: Any) -> list[str]:
+    """The paths of a tree's leaves."""
+    return list(by_path(shape.unflatten(range(shape.num_leaves))))
 
 
 def _path(keys: Any) -> str:

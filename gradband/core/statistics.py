@@ -21,9 +21,8 @@ class Mean:
 
     @classmethod
     def of(cls, values: np.ndarray) -> "Mean":
-        count = values.size
-        se = values.std(ddof=1) / np.sqrt(count) if count > 1 else float("nan")
-        return cls(float(values.mean()), float(se))
+        mean, spread = mean_and_spread(values.reshape(-1))
+        return cls(float(mean), float(spread / np.sqrt(values.size)))
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -32,6 +31,22 @@ class Mean:
 
     def __str__(self) -> str:
         return f"{self.mean:.3f} ± {self.se:.3f}"
+
+
+def mean_and_spread(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Means and standard deviations along the last axis; of a single value the deviation is NaN.
+
+    They have the bits of `mean` and `std`, which take several times as long for a thousand values.
+
+    >>> mean_and_spread(np.array([1.0, 2.0, 3.0]))
+    (np.float64(2.0), np.float64(1.0))
+    """
+    count = values.shape[-1]
+    mean = np.add.reduce(values, axis=-1) / count
+    if count == 1:
+        return mean, mean * np.nan
+    rest = values - mean[..., None]
+    return mean, np.sqrt(np.add.reduce(rest * rest, axis=-1) / (count - 1))
 
 
 def clustered(values: np.ndarray, owner: np.ndarray) -> Mean:

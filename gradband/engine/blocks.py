@@ -20,11 +20,13 @@ from gradband.core.errors import InputError, whole
 from gradband.engine import engines, memory, processes
 
 
+@functools.cache
 def block_size(arms: int) -> int:
     """Instances in a block: a power of two that keeps a block's state within a core's cache."""
     return int(2 ** np.clip(np.round(np.log2(1024 / arms)), 5, 9))
 
 
+@functools.cache
 def kept_block_size(rollouts: int, horizon: int) -> int:
     """Instances in a block whose rounds are kept for a gradient: about 128 rollouts, fewer if long."""
     most = min(128, 2**16 / horizon)
@@ -77,6 +79,8 @@ class BlockJob(NamedTuple):
     size: int
     separable: bool = False
     """whether all results end in an axis of instances, so that each can be computed by itself"""
+    known: dict[Workers, tuple[Any, tuple[Any, ...]]] | None = None
+    """for a job that is repeated: what computes operands of these shapes, and on which workers"""
 
     @property
     def blocks(self) -> int:
@@ -97,6 +101,16 @@ class BlockJob(NamedTuple):
         what = f"{self.blocks} blocks of {self.size} instances"
         return on.devices[: memory.at_once(needs, self.blocks, len(on.devices), on.memory, what)]
 
+    def prepare(self, on: Workers) -> tuple[Any, tuple[Any, ...]]:
+        """The kernel, if there is one, and the workers that there is memory for."""
+        if self.known is not None and on in self.known:
+            return self.known[on]
+        kernel = self.kernel(on)
+        found = kernel, self.workers_for(kernel, on)
+        if self.known is not None:
+            self.known[on] = found
+        return found
+
     def kernel(self, on: Workers) -> Any:
         """The kernel that computes this in lanes, or None if XLA does."""
         return engines.kernel_for(self, on.engine, on.devices[0].platform)
@@ -108,8 +122,7 @@ def map_blocks(job: BlockJob, on: Workers, report: Callable[[float], None] | Non
     Of several processes each does a part of the blocks, and all have the results. `report` is told how
     many blocks are done. No more blocks are computed at a time than there is memory for.
     """
-    kernel, total = job.kernel(on), job.blocks
-    devices = job.workers_for(kernel, on)
+    (kernel, devices), total = job.prepare(on), job.blocks
     if kernel is None:
         run, like = _by_xla(job, devices)
     elif processes.count() == 1:

@@ -15,7 +15,7 @@ from gradband.core import prng
 from gradband.core.errors import InputError, shown, unknown, whole
 from gradband.core.pytrees import brief
 from gradband.core.results import Result, TextTable
-from gradband.core.statistics import Mean
+from gradband.core.statistics import Mean, mean_and_spread
 from gradband.engine import blocks, diagnosis
 from gradband.gradient import prices
 from gradband.gradient.baselines import Baseline, Nothing, as_baseline, rollouts_for
@@ -227,7 +227,29 @@ def gradient_job(
     judge, table = prices.find_prices(problem) if how.returns == "priced" else (None, None)
     operands = Operands(problem, params, key, *many, tau, beta, weights, table)
     spec = SurrogateSpec(policy.compiled(), how.rule, rollouts, how.returns, size, few, judge)
-    return blocks.BlockJob(differentiate, (spec,), (operands,), instances, size, few and learned is None)
+    return blocks.BlockJob(
+        differentiate, (spec,), (operands,), instances, size, few and learned is None, {}
+    )
+
+
+def repeat(job: blocks.BlockJob, params: Params, key: Array, iteration: int, controls: Controls) -> Any:
+    """The same gradient at other parameters, on the instances of another iteration.
+
+    What was found out about the job is kept, unless other controls are set.
+    """
+    tau, beta = (None if each is None else np.float32(each) for each in controls[:2])
+    weights = None if controls.critic is None else controls.critic.weights
+    old = job.operands[0]
+    new = old._replace(
+        params=params,
+        key=key,
+        iteration=np.uint32(iteration),
+        temperature=tau,
+        entropy=beta,
+        weights=weights,
+    )
+    alike = all((a is None) == (b is None) for a, b in zip(new[5:], old[5:], strict=True))
+    return job._replace(operands=(new,), known=job.known if alike else {})
 
 
 def compute(job: blocks.BlockJob, on: blocks.Workers) -> Estimate:
@@ -244,7 +266,7 @@ def compute(job: blocks.BlockJob, on: blocks.Workers) -> Estimate:
         found = from_blocks([result[:2] for result in results], instances, spec.size)
         return dataclasses.replace(found, moments=taught, fault=fault)
     each = blocks.join([gradients for gradients, _, _ in results], instances)
-    mean, spread = each.mean(1), each.std(1, ddof=1) if instances > 1 else np.nan * each[:, 0]
+    mean, spread = mean_and_spread(each)
     return Estimate(mean, spread / np.sqrt(instances), spread, each, regret, taught, fault)
 
 

@@ -73,8 +73,10 @@ class Steps:
 
     def slopes(self, params: Params) -> Params:
         """dθ / ds for each parameter θ, where s is its value on the scale of the steps."""
-        log_ten = np.float32(math.log(10))
-        return map_by_path(lambda name, x: x * log_ten if self._log(name) else x * 0 + 1, params)
+        return map_by_path(self._slope, params)
+
+    def _slope(self, name: str, x: Any) -> Any:
+        return x * np.float32(math.log(10)) if self._log(name) else x * 0 + 1
 
     def norm(self, params: Params, flat: np.ndarray) -> float:
         """The norm of a gradient [P], converted to the scale of the steps."""
@@ -96,7 +98,8 @@ class Steps:
 
         def move(name: str, leaf: Any) -> np.ndarray:
             nonlocal begin
-            value, slope = np.asarray(leaf), self.slopes({name: np.asarray(leaf)})[name]
+            value = np.asarray(leaf)
+            slope = self._slope(name, value)
             own = step[begin : begin + value.size].reshape(value.shape)
             begin += value.size
             moved = value * 10 ** (slope * own) if self._log(name) else value + own

@@ -115,10 +115,11 @@ class TrainingState:
         flat = flattened(self.params)
         regret = Mean.of(est.regrets)
         few = flat if flat.size <= FEW else flat[:0]  # a network has too many weights to keep
-        seen = (horizon, est.norm, regret.mean, regret.se, few)
+        norm = est.norm
+        seen = (horizon, norm, regret.mean, regret.se, few)
         for name, value in zip(self.history, seen, strict=True):
             self.history[name].append(value)
-        if est.fault or not math.isfinite(est.norm):
+        if est.fault or not math.isfinite(norm):
             what = est.fault or "the gradient was not finite"
             self.stopped = f"{what}, in iteration {self.iteration}"
             self.params = self.good if est.fault else self.params

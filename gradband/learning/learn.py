@@ -1,7 +1,6 @@
 """GradBand: gradient ascent on the Bayes reward of a policy (Algorithm 1)."""
 
 import contextlib
-import dataclasses
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -178,14 +177,15 @@ def _steps(plan: Plan, state: TrainingState) -> Iterator[Step]:
         state.enter(place)
         own = prng.fold_in(prng.stream(plan.key, "training"), place)
         before, total = sum(lengths[:place]), sum(lengths)
-        for step in _ascend(plan, state, stage, own):
-            yield dataclasses.replace(step, iteration=before + step.iteration, iterations=total)
+        for iteration in _ascend(plan, state, stage, own):
+            seen = (float(state.history[name][-1]) for name in ("norm", "regret", "regret_se"))
+            yield Step(before + iteration, total, stage.policy.horizon, state.params, *seen)
     if not state.stopped and not any(state.history["norm"]):
         state.stopped = f"the gradient was {ZERO}"
 
 
-def _ascend(plan: Plan, state: TrainingState, stage: Stage, key: jax.Array) -> Iterator[Step]:
-    """The remaining iterations of one stage: Algorithm 1."""
+def _ascend(plan: Plan, state: TrainingState, stage: Stage, key: jax.Array) -> Iterator[int]:
+    """The remaining iterations of one stage, Algorithm 1, by their numbers."""
     horizon, iterations, alpha = stage.policy.horizon, stage.iterations, 1.0
     steps = plan.steps(stage)
     if steps.optimizer is PLAIN:
@@ -204,8 +204,7 @@ def _ascend(plan: Plan, state: TrainingState, stage: Stage, key: jax.Array) -> I
         controls = stage.controls(i, plan.temperature, state.critic)
         job = stage.job(params=state.params, key=key, iteration=i, controls=controls)
         state.take(stage.compute(job), steps, alpha, horizon)
-        seen = (float(state.history[name][-1]) for name in ("norm", "regret", "regret_se"))
-        yield Step(i, iterations, horizon, state.params, *seen)
+        yield i
 
 
 Trainer = Callable[[Policy, Problem, Wishes, Session], Learned]

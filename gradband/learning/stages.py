@@ -51,7 +51,17 @@ def ascent(
     """Ascent on the Bayes reward at the policy's horizon; `size` is iterations and instances."""
     problem = problem.replace(horizon=policy.horizon)
     task = jax.device_put(problem)  # once: a reward table may be large
-    job = partial(estimator.gradient_job, policy, task, instances=size[1], how=how)
+    made: list[blocks.BlockJob] = []
+
+    def job(params: Params, key: Any, iteration: int, controls: Controls) -> blocks.BlockJob:
+        if made:
+            made[0] = estimator.repeat(made[0], params, key, iteration, controls)
+        else:
+            made.append(
+                estimator.gradient_job(policy, task, params, key, iteration, size[1], how, controls)
+            )
+        return made[0]
+
     compute, blank = partial(estimator.compute, on=on), how.critic(problem.rounds)
     return Stage(policy, recipe, *size, job, compute, blank)
 

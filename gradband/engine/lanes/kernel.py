@@ -10,6 +10,7 @@ import gc
 import itertools
 import json
 import math
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +26,7 @@ from jax.interpreters import partial_eval
 
 from gradband.core import resources
 from gradband.core.errors import InputError
-from gradband.engine.lanes import store
+from gradband.engine.lanes import store, team
 from gradband.engine.lanes.arrays import (
     Index,
     Key,
@@ -80,6 +81,25 @@ def is_fit() -> bool:
     """Whether this processor multiplies and adds in one step; otherwise kernels would be slow."""
     features = llvm.get_host_cpu_features()
     return features.get("fma", True)
+
+
+@cache
+def _team() -> team.Team:
+    """Threads for kernels that end soon."""
+    text = team.code(_compiler()[0].triple.startswith(("x86", "i686")))
+    return team.Team(_linked(store.stored((text, *machine()), lambda: _compiled(text)), "lead", "help"))
+
+
+if hasattr(os, "register_at_fork"):  # a forked process has no threads, and makes a team of its own
+    os.register_at_fork(after_in_child=_team.cache_clear)
+
+
+def _linked(code: bytes, *names: str) -> Any:
+    """Object code in memory, with these functions."""
+    library = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
+    for name in names:
+        library = library.export_symbol(name)
+    return library.link(_compiler()[1], f"kernel{next(_numbers)}")
 
 
 @cache
@@ -179,8 +199,7 @@ class Kernel:
             code = store.stored((text, *machine()), lambda: _compiled(text))
         self.plan, self.rows, self.width = plan, plan["rows"], plan["width"]
         self.pace = math.inf  # seconds per vector, once they are known
-        library = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
-        self.code = library.export_symbol("kernel").link(_compiler()[1], f"kernel{next(_numbers)}")
+        self.code = _linked(code, "kernel")
         pointers = [ctypes.c_void_p] * 5
         call = ctypes.CFUNCTYPE(ctypes.c_int32, *pointers, ctypes.c_int64, ctypes.c_int32, ctypes.c_int32)
         self.call = call(self.code["kernel"])
@@ -200,7 +219,7 @@ class Kernel:
     ) -> Any:
         """The results of the instances `first`, …, `last` − 1; `report` is told the share that is done."""
         words, tables = self._given(operands)
-        width = self.width
+        width, room = self.width, max(1, self.plan["scratch"]) * self.width
         start, end = first // width, -(-last // width)
         out = np.empty((self.rows, (end - start) * width), np.uint32)
         stop = np.zeros(1, np.int32)
@@ -209,15 +228,25 @@ class Kernel:
         given = words.ctypes.data, pointers.ctypes.data, shift
 
         def part(edges: tuple[int, int]) -> int:
-            scratch = _scratch(max(1, self.plan["scratch"]) * width)
-            return self.call(*given, scratch.ctypes.data, stop.ctypes.data, out.shape[1], *edges)
+            return self.call(*given, _scratch(room).ctypes.data, stop.ctypes.data, out.shape[1], *edges)
 
         count = max(1, min(threads, end - start))
         here = self.pace * (end - start) / count < SOON
-        size = -(-(end - start) // (count if here else count * SHARES))
-        pieces = [(a, min(a + size, end)) for a in range(start, end, size)]
+        code: int | None = None
         began = time.perf_counter()
-        self._play(part, pieces, here, stop, report)
+        if here and count > 1:
+            more = _scratch(room * count).ctypes.data, 4 * room, stop.ctypes.data, out.shape[1]
+            code = _team().play(self.code["kernel"], (*given, *more), (start, end), count)
+        elif here:
+            code = part((start, end))
+        if code is None:
+            size = -(-(end - start) // (count * SHARES))
+            pieces = [(a, min(a + size, end)) for a in range(start, end, size)]
+            self._play(part, pieces, stop, report)
+        else:
+            _check(code)
+            if report:
+                report(1.0)
         self.pace = (time.perf_counter() - began) * count / (end - start)
         return self._taken(out[:, first - start * width : last - start * width])
 
@@ -225,23 +254,14 @@ class Kernel:
         self,
         part: Callable[[tuple[int, int]], int],
         pieces: list[tuple[int, int]],
-        here: bool,
         stop: np.ndarray,
         report: Callable[[float], None] | None,
     ) -> None:
-        """Plays all pieces, the first one `here` if that ends soon; an interruption of whoever waits ends
-        them within a round."""
-        elsewhere = pieces[1:] if here else pieces
-        waiting: list[Future[int]] = [
-            _threads(resources.cores()).submit(part, piece) for piece in elsewhere
-        ]
+        """Plays all pieces on threads; an interruption of whoever waits ends them within a round."""
+        waiting: list[Future[int]] = [_threads(resources.cores()).submit(part, piece) for piece in pieces]
         try:
-            results = ([part(pieces[0])] if here else []), (future.result() for future in waiting)
-            for done, result in enumerate(itertools.chain(*results), 1):
-                if result == ENDLESS:
-                    raise InputError(
-                        f"a loop in a policy, a prior or a reward did not end within {MOST_STEPS} steps"
-                    )
+            for done, future in enumerate(waiting, 1):
+                _check(future.result())
                 if report:
                     report(done / len(pieces))
         except BaseException:
@@ -255,14 +275,10 @@ class Kernel:
         """The operands' words in one row, and arrays to point to."""
         words, tables = [np.zeros(1, np.uint32)[:0]], []
         for leaf, (dtype, large) in zip(jax.tree.leaves(operands), self.plan["operands"], strict=True):
-            if dtype is None:
-                words.append(_key_words(leaf))
-                continue
-            array = np.ascontiguousarray(np.asarray(leaf).astype(dtype, copy=False))
             if large:
-                tables.append(array)
+                tables.append(np.ascontiguousarray(np.asarray(leaf).astype(dtype, copy=False)))
             else:
-                words.append(array.reshape(-1).view(np.uint32))
+                words.append(_words_of(leaf, dtype))
         return np.concatenate(words), tables
 
     def _taken(self, out: np.ndarray) -> Any:
@@ -279,6 +295,12 @@ class Kernel:
             found.append(piece.reshape(*shape[:-1], -1))
             row += count
         return tuple(found)
+
+
+def _check(code: int) -> None:
+    """Raises an error if a kernel returned that a loop did not end."""
+    if code == ENDLESS:
+        raise InputError(f"a loop in a policy, a prior or a reward did not end within {MOST_STEPS} steps")
 
 
 Plan = dict[str, Any]
@@ -358,14 +380,23 @@ def _scratch(words: int) -> np.ndarray:
     return memory
 
 
-_words: dict[int, tuple[Any, np.ndarray]] = {}
+_words: dict[int, tuple[Any, str | None, np.ndarray]] = {}
 
 
-def _key_words(key: Any) -> np.ndarray:
-    """The words of a key. JAX takes longer to tell them than a kernel to run, so that the last are kept."""
-    found = _words.get(id(key))
-    if found is None or found[0] is not key:
-        if len(_words) > 16:
+def _words_of(leaf: Any, dtype: str | None) -> np.ndarray:
+    """The words of a small operand, or of a key if it has no type.
+
+    JAX takes longer to tell them than a kernel to run, so those of its last arrays, which never change,
+    are kept.
+    """
+    fixed = isinstance(leaf, jax.Array)
+    found = _words.get(id(leaf)) if fixed else None
+    if found is not None and found[0] is leaf and found[1] == dtype:
+        return found[2]
+    data = jax.random.key_data(leaf) if dtype is None else leaf
+    words = np.ascontiguousarray(np.asarray(data, dtype)).reshape(-1).view(np.uint32)
+    if fixed:
+        if len(_words) > 64:
             _words.clear()
-        found = _words[id(key)] = key, np.asarray(jax.random.key_data(key)).reshape(-1)
-    return found[1]
+        _words[id(leaf)] = leaf, dtype, words
+    return words
