@@ -72,10 +72,13 @@ def test_gains_are_paired_and_told_in_words():
     assert "don't bother" not in told
 
 
-@pytest.mark.parametrize("own", [100.05, 80.0])
-def test_a_policy_that_gains_nothing_is_called_so(own):
+@pytest.mark.parametrize(("own", "word"), [(100.15, "more"), (80.0, "fewer")])
+def test_a_policy_that_gains_nothing_is_called_so(own, word):
     held = situation(compare_with_defaults.HELD_OUT, MANY, learned=own, ts=100.0)
-    assert "don't bother, use ts" in compare_with_defaults.in_words([held])
+    told = compare_with_defaults.in_words([held])
+    assert "don't bother, use ts" in told
+    assert f" % {word} (" in told
+    assert (held.gain("ts").mean > 0) == (word == "more")
 
 
 def test_instances_of_an_experiment_are_one_witness():

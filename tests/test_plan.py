@@ -52,22 +52,28 @@ def test_endings_of_single_pulls(means):
     assert_z(noise.mean(), noise.std() / 300**0.5, 0.0)
 
 
-def test_splits_like_an_enumeration():
-    """Two arms, 10 of 20 pulls explore: who wins and what that is worth, by SciPy's binomials."""
-    rates, count = np.array([0.3, 0.5]), 40_000
-    problem = gb.Problem(gb.priors.Beta(2), 20, pulls_per_round=5)
-    ends = split_to_the_end(problem, np.tile(rates, (count, 1)), 0.3, np.random.default_rng(0))
-    right = 0.0
-    for first in range(11):  # a share of .3 is 6 pulls, in whole batches 10
-        wins = np.arange(11)
-        p0, p1 = binom.pmf(wins, first, 0.3)[:, None], binom.pmf(wins, 10 - first, 0.5)[None]
-        mean0 = wins / first if first else np.full(11, -1.0)
-        mean1 = wins / (10 - first) if first < 10 else np.full(11, -1.0)
+@pytest.mark.parametrize(("batch", "explored"), [(5, 10), (1, 3)])
+def test_splits_like_an_enumeration(batch, explored):
+    """Two arms, half of the pulls explore: who wins and what that is worth, by SciPy's binomials.
+
+    Of 3 pulls, an arm often has a single one.
+    """
+    rates, count, horizon = np.array([0.3, 0.5]), 40_000, 2 * explored
+    problem = gb.Problem(gb.priors.Beta(2), horizon, pulls_per_round=batch)
+    share = explored / horizon - 0.2 * batch / horizon
+    ends = split_to_the_end(problem, np.tile(rates, (count, 1)), share, np.random.default_rng(0))
+    right, wins = 0.0, np.arange(explored + 1)
+    for first in wins:
+        second = explored - first
+        p0, p1 = binom.pmf(wins, first, 0.3)[:, None], binom.pmf(wins, second, 0.5)[None]
+        mean0 = wins / first if first else np.full(len(wins), -1.0)
+        mean1 = wins / second if second else np.full(len(wins), -1.0)
         better = (mean1[None] > mean0[:, None]) + 0.5 * (mean1[None] == mean0[:, None])
-        right += binom.pmf(first, 10, 0.5) * (p0 * p1 * better).sum()
+        right += binom.pmf(first, explored, 0.5) * (p0 * p1 * better).sum()
     chose = ends.recommended == 0.5
     assert_z(chose.mean(), chose.std() / count**0.5, right)
-    assert_z(ends.rewards.mean(), ends.rewards.std() / count**0.5, 4 + 10 * (0.3 + 0.2 * right))
+    wanted = explored * (0.4 + 0.3 + 0.2 * right)
+    assert_z(ends.rewards.mean(), ends.rewards.std() / count**0.5, wanted)
     assert_z(ends.inferior.mean(), ends.inferior.std() / count**0.5, 0.25 + 0.5 * (1 - right))
 
 

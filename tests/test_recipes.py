@@ -68,6 +68,16 @@ def test_the_worth_of_entropy_fades_from_iteration_to_iteration():
     assert norms[2] > 100 * max(norms[:2]) > 0
 
 
+def test_steps_of_the_network_recipe_rise_to_their_size_and_fall():
+    optimizer, weight = recipes.RECIPES["network"].optimizer_for(100, 20), {"w": jnp.zeros(())}
+    state, steps = optimizer.init(weight), []
+    for _ in range(100):
+        change, state = optimizer.update({"w": jnp.ones(())}, state, weight)
+        steps.append(float(change["w"]))
+    assert (np.argmax(np.abs(steps)), max(np.abs(steps))) == (10, pytest.approx(0.005, rel=1e-3))
+    assert abs(steps[-1]) < 0.03 * 0.005
+
+
 def test_what_is_given_comes_before_the_recipe():
     learned = gb.learn(LSTM(hidden=4), SMALL, recipe="paper", iterations=2, instances=30, curriculum=[5])
     training = learned.about["training"]

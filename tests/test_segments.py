@@ -144,6 +144,13 @@ def test_older_files_are_kept_as_long_as_they_may_be(softelim, tmp_path):
             assert again.state() == state
 
 
+def test_a_restart_counts_events_from_the_first(softelim, tmp_path):
+    path = tmp_path / "journal"
+    played(softelim, path, 6, compact_every=None)
+    with Player(softelim, journal=path) as again:
+        assert again.journal.events == len(list(read(path))) == 8
+
+
 class Stopped(BaseException):
     """The process ended here."""
 

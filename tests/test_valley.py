@@ -3,7 +3,11 @@
 import numpy as np
 import pytest
 
+from gradband.core.arrays import on_device
+from gradband.learning import choice
+from gradband.learning.ascent import PLAIN, Steps
 from gradband.learning.valley import LONGEST, Valley
+from gradband.policies import KLSoftElim, SoftElim
 
 # A valley as KL-SoftElim has on ten arms: steep along θ, and flat where a rises while b and θ fall.
 FLAT = np.array([1.0, -1.0, -0.8]) / np.sqrt(2.64)
@@ -61,3 +65,39 @@ def test_what_is_no_valley_is_left_with_small_steps():
     assert slope.centre[0] < 0
     nowhere = start.fitted(points, np.full(len(points), np.inf), 0.1)
     assert nowhere is start
+
+
+class Known:
+    """A judge whose regrets are a function of log₁₀ of the parameters, without noise."""
+
+    def __init__(self, function):
+        self.function, self.calls = function, 0
+
+    def regret(self, params):
+        self.calls += 1
+        assert self.calls < 5000, "it does not end"
+        return self.function({name: float(np.log10(leaf)) for name, leaf in params.items()})
+
+    def noise(self, params):
+        return 0.01
+
+
+def known(policy, **params):
+    return Steps(policy.bind(2, 20), PLAIN, "log"), {
+        name: on_device(np.asarray(value), np.float32) for name, value in params.items()
+    }
+
+
+@pytest.mark.parametrize("regret", [1.0, float("inf")])
+def test_where_nothing_changes_the_regret_a_refinement_ends(regret):
+    steps, start = known(KLSoftElim(), theta=0.5, a=1.0, b=1.0)
+    assert choice.refine(Known(lambda at: regret), steps, start) is start
+
+
+def test_a_refinement_looks_closer_the_second_time():
+    """Three points .3 decades apart, then .15: what a parabola leaves falls with the square of that."""
+    steps, start = known(SoftElim(), theta=0.5)
+    best = np.log10(0.5) + 0.1
+    judge = Known(lambda at: np.exp(3 * (at["theta"] - best)) - 3 * (at["theta"] - best))
+    found = choice.refine(judge, steps, start)
+    assert abs(np.log10(float(found["theta"])) - best) < 0.02

@@ -48,6 +48,20 @@ def test_a_start_that_was_kept_is_called_so():
     assert "Learning changed nothing: it found nothing better than its start" in words
 
 
+@pytest.mark.parametrize(("change", "told"), [(1.0, "better than before"), (-1.0, "worse than before")])
+def test_a_difference_without_noise_is_one(change, told):
+    rows = Row("learned", 10 + NOISE, NOISE, 0.0), Row("before", 10 + NOISE + change, NOISE, 0.0)
+    words = Verdict.of(Comparison(rows), "softelim", "learned", "before").in_words(PROBLEM)
+    assert told in words
+
+
+def test_differences_that_cancel_are_noise():
+    signs = np.where(np.arange(1000) % 2, 1.0, -1.0)
+    rows = Row("learned", np.full(1000, 10.0), signs, 0.0), Row("before", 10 + signs, signs, 0.0)
+    words = Verdict.of(Comparison(rows), "softelim", "learned", "before").in_words(PROBLEM)
+    assert "Learning made no difference beyond noise" in words
+
+
 def test_networks_are_told_of_imitation_where_it_exists():
     assert "--imitate gittins" in verdict("lstm", learned=1, before=2, ts=0).in_words(PROBLEM)
     batches = problems.named("two-point", horizon=20).replace(pulls_per_round=5)
