@@ -129,6 +129,7 @@ def test_batches_have_it_too():
             wanted += chance * (gained + afterwards * means[int(np.argmax(rates))])
     row = gb.evaluate([gb.policies.Uniform()], problem, instances=40_000, seed=7).rows[0]
     assert_z(row.reward.mean, row.reward.se, wanted)
+    assert_z(row.regret.mean, row.regret.se, (batch + afterwards) * max(means) - wanted)
 
 
 @pytest.mark.slow

@@ -50,6 +50,15 @@ def test_a_certain_arm_is_always_drawn(arms):
         assert counts[place] == COUNT
 
 
+@pytest.mark.parametrize("arms", [2, FEW_ARMS, 50])
+def test_the_largest_word_draws_the_last_arm_that_is_possible(arms):
+    """Also where rounding leaves a sum below 1."""
+    p = np.full(arms, 0.9995 / (arms - 1))
+    p[-1] = 0
+    arm, total = choose(jnp.full(1, 2**32 - 1, jnp.uint32), jnp.log(jnp.asarray(p, jnp.float32)))
+    assert (arm.tolist(), total[0] < 1) == ([arms - 2], True)
+
+
 def test_the_first_of_a_group_has_no_more_than_its_share():
     """With all words that there are, an arm of probability 10⁻²⁰ is never drawn, wherever it stands."""
     p = np.random.default_rng(3).exponential(size=64)

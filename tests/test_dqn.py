@@ -227,6 +227,26 @@ def test_history_progress_and_seeds():
     np.testing.assert_array_equal(steps[-1].params["w0"], one.params["w0"])
 
 
+def test_exploration_falls_over_a_share_of_all_rounds(monkeypatch):
+    """Half of 3 iterations of 20 rounds; nothing is played here."""
+
+    def played(*given):
+        assert given[-1] == q_learning.Clock(0, 30)
+        raise StopAsyncIteration
+
+    monkeypatch.setattr(q_learning, "_iterate", played)
+    with pytest.raises(StopAsyncIteration):
+        train(TINY, SMALL, settings=Settings(decay=0.5), **QUICK)
+
+
+def test_a_replay_that_does_not_fit_is_refused(monkeypatch):
+    """A transition has pulls and sums of two arms, an arm and a reward, of four bytes each."""
+    size = 64 * 100
+    monkeypatch.setattr(q_learning, "budget", lambda given: 24 * size)
+    with pytest.raises(InputError, match="this replay needs 154 kB of memory"):
+        train(TINY, SMALL, settings=Settings(replay=size), memory="1GB", **QUICK)
+
+
 def test_a_second_run_does_not_compile_again():
     train(TINY, SMALL, **QUICK)
     size = q_learning._iterate._cache_size()

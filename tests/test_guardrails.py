@@ -173,6 +173,8 @@ def test_their_price_is_paired():
     wanted = 1000 * (0.5 * 0.6 + 0.5 * 0.2 - (0.25 * 0.6 + 0.75 * 0.2))
     assert_z(price.per_thousand.mean, price.per_thousand.se, wanted)
     assert_z(price.percent.mean, price.percent.se, 25.0)
+    # At most that of two independent sums of 40 rewards.
+    assert 0 < price.percent.se < 100 / 16 * np.sqrt((16 * 0.6 + 12 * 0.7) / 4000)
     assert "control_share 0.5" in price.in_words()
     assert price.as_dict()["instances"] == 4000
     assert price.to_frame()["per_thousand"].to_list() == [price.per_thousand.mean]

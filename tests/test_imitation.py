@@ -36,6 +36,13 @@ def test_a_policy_agrees_best_with_itself():
     assert agreement_gradient(0.5, reference).mean[0] < -1e-3
 
 
+def test_a_last_block_that_is_not_full_counts_as_what_it_holds():
+    other = SoftElim(theta=0.1).bind(2, 20)
+    reference = (other, other.init(jax.random.key(0)))
+    full, more = (agreement_gradient(0.8, reference, count).mean[0] for count in (128, 130))
+    assert more == pytest.approx(full, rel=0.05), "two more of the same kind change little"
+
+
 def test_agreement_has_the_slope_that_enumeration_gives():
     """Against all histories of 3 rounds, weighted by the learner: E Σ_t Σ_i q(i) d log p(i) / dθ / n."""
     horizon, theta = 3, 0.8

@@ -24,7 +24,7 @@ from gradband.core.errors import whole
 
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 FULL, SHORT = 20, 13  # rounds of the hash: of keys, and of what a round draws
-BITS = 2  # version of the random bits that a seed stands for; policy files and checkpoints record it
+BITS = 3  # version of the random bits that a seed stands for; policy files and checkpoints record it
 STREAMS = ("prior", "round", "more of a round", "training", "evaluation", "init", "choice")
 
 
@@ -180,7 +180,8 @@ def binomial(u: Array, n: Array, p: Array) -> Array:
     """The u-quantiles of Bin(n, p) for u in (0, 1), whole n ≥ 0 and p in [0, 1], all [N].
 
     Probabilities are summed from six standard deviations below the mean, or from 0 if that is below ten.
-    The first of them comes from Loader's saddle-point formula, which loses no digits of float32.
+    The first of them comes from Loader's saddle-point formula. It belongs to the odds by which the others
+    follow, as float32 has them: otherwise they would add up to 1 only to four or five digits.
     """
     high = p > 0.5
     q = jnp.where(high, 1 - p, p)
@@ -190,16 +191,18 @@ def binomial(u: Array, n: Array, p: Array) -> Array:
     least = jnp.where(least > 10, least, 0.0)
     at_least = jnp.maximum(least, 1.0)
     rest = jnp.maximum(n - at_least, 1.0)
+    odds = q / (1 - q)
+    above = _above_mean(at_least, n, q)
     log_first = (
         _stirling_error(jnp.maximum(n, 1.0))
         - _stirling_error(at_least)
         - _stirling_error(rest)
-        - _deviance(at_least, jnp.maximum(mean, 1e-30))
-        - _deviance(rest, jnp.maximum(n - mean, 1e-30))
+        - _deviance(above, jnp.maximum(mean, 1e-30))
+        - _deviance(-above, jnp.maximum(n - mean, 1e-30))
         + 0.5 * jnp.log(jnp.maximum(n, 1.0) / (2 * math.pi * at_least * rest))
+        + _rounding_of(odds, q) * above
     )
     first = jnp.exp(jnp.where(least > 0, log_first, n * jnp.log1p(-q)))
-    odds = q / (1 - q)
 
     def pending(k: Array, term: Array, total: Array) -> Array:
         return (total < u) & (k < n) & ((k < mean) | (term > 1e-8))
@@ -223,10 +226,34 @@ def _stirling_error(n: Array) -> Array:
     return (1 / 12 - (1 / 360 - 1 / 1260 / (n * n)) / (n * n)) / n
 
 
-def _deviance(x: Array, mean: Array) -> Array:
-    """x log(x / mean) + mean − x, without cancellation near the mean."""
-    d = (x - mean) / mean
-    return mean * ((1 + d) * jnp.log1p(d) - d)
+def _deviance(above: Array, mean: Array) -> Array:
+    """x log(x / mean) + mean − x for x = mean + above, without cancellation near the mean."""
+    v = above / (2 * mean + above)
+    series = jnp.zeros_like(v)
+    for j in range(10, 0, -1):
+        series = v * v * (series + 1 / (2 * j + 1))
+    d = above / mean
+    far = mean * ((1 + d) * jnp.log1p(d) - d)
+    return jnp.where(jnp.abs(v) < 0.5, above * v + 2 * (mean + above) * v * series, far)
+
+
+def _halves(x: Array) -> tuple[Array, Array]:
+    """A number in [0, 1] as two, the first of which has 12 bits: products of such are exact."""
+    first = jnp.floor(x * 4096) / 4096
+    return first, x - first
+
+
+def _above_mean(k: Array, n: Array, q: Array) -> Array:
+    """k − n q, although n q has more digits than float32, for whole k and n < 2²⁴."""
+    first, second = _halves(q)
+    thousands = jnp.floor(n / 4096) * 4096
+    return k - thousands * first - (n - thousands) * first - n * second
+
+
+def _rounding_of(odds: Array, q: Array) -> Array:
+    """By how much odds in float32 are above q / (1 − q), relative to it."""
+    (a, b), (first, second) = _halves(odds), _halves(q)
+    return (odds - q - a * first - a * second - b * q) / jnp.maximum(q, 1e-30)
 
 
 def multinomial(key: Array, count: Array, p: Array) -> Array:
