@@ -96,13 +96,13 @@ def by_path(tree: Any) -> dict[str, Any]:
 def map_by_path(function: Callable[[str, Any], Any], tree: Any) -> Any:
     """The tree with `function(path, leaf)` in place of each leaf."""
     leaves, shape = jax.tree.flatten(tree)
-    return shape.unflatten(map(function, _paths(shape), leaves))
+    return jax.tree.unflatten(shape, list(map(function, _paths(shape), leaves)))
 
 
 @functools.lru_cache(maxsize=256)
 def _paths(shape: Any) -> list[str]:
     """The paths of a tree's leaves."""
-    return list(by_path(shape.unflatten(range(shape.num_leaves))))
+    return list(by_path(jax.tree.unflatten(shape, range(shape.num_leaves))))
 
 
 def _path(keys: Any) -> str:
