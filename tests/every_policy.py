@@ -17,6 +17,8 @@ TABLES = {
 }
 SAMPLED = ("ts", "hierarchical-ts", "ts-gaussian", "ts-beta", "discounted-ts")
 """JAX draws samples and has no probabilities"""
+SIMULATED = ("irs-v-zero",)
+"""a player's probabilities are shares of samples"""
 ALL = [*gb.policies.POLICIES, *gb.policies.TABLES]
 
 

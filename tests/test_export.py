@@ -19,7 +19,7 @@ from gradband.play.player import Player
 from gradband.policies.onnx import as_onnx, write
 
 pytestmark = pytest.mark.brief
-SAMPLING = ("ts", "hierarchical-ts", "ts-gaussian", "ts-beta", "discounted-ts")
+SAMPLING = ("ts", "hierarchical-ts", "ts-gaussian", "ts-beta", "discounted-ts", "irs-v-zero")
 SAMPLING += ("bayes-ucb", "bayes-ucb-gaussian", "ogi", "explore-then-commit")
 
 

@@ -1,5 +1,8 @@
 """Reference policies: formulas against SciPy, quadrature and brute force, and regrets as published."""
 
+import itertools
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -12,6 +15,7 @@ from gradband.policies.brezzi_lai import boundary
 from gradband.policies.gaussian_bayes_ucb import upper_quantile
 from gradband.policies.gaussian_ogi import optimism
 from gradband.policies.ids import least_ratio
+from gradband.policies.irs import allot
 from gradband.solvers import gaussian_gittins
 from gradband.solvers.layout import pair_place, pairs
 
@@ -210,6 +214,40 @@ def test_beliefs_about_the_best_arm_are_those_of_samples(name):
     np.testing.assert_allclose(
         belief.information if name == "ids" else belief.variances, by_hand, rtol=1e-9
     )
+
+
+# Information relaxation sampling
+
+
+@pytest.mark.brief
+def test_rounds_are_allotted_as_in_an_enumeration():
+    rng = np.random.default_rng(5)
+    compiled = jax.jit(allot)
+    for _ in range(20):
+        worth = np.concatenate([np.zeros((3, 1)), rng.random((3, 6)).cumsum(1)], axis=1)
+        left = int(rng.integers(1, 7))
+        ways = [way for way in itertools.product(range(left + 1), repeat=3) if sum(way) == left]
+        best = max(ways, key=lambda way: sum(worth[arm, k] for arm, k in enumerate(way)))
+        np.testing.assert_array_equal(allot(worth, left), best)
+        np.testing.assert_array_equal(compiled(jnp.asarray(worth), jnp.int32(left)), best)
+
+
+@pytest.mark.brief
+def test_a_players_samples_have_the_probabilities_of_the_rollouts():
+    """Shares of 6400 samples each, |z| < 5: by chance once in half a million."""
+    policy = bound("irs-v-zero", arms=3, horizon=30)
+    state = Counts(np.array([6.0, 4.0, 3.0]), np.array([3.0, 2.0, 1.0]))
+    ours = jax.tree.map(jnp.asarray, state)
+    keys = jax.random.split(jax.random.key(0), 6400)
+    arms = jax.jit(jax.vmap(lambda key: policy.act(key, {}, ours)))(keys)
+    shares = np.bincount(np.asarray(arms), minlength=3) / 6400
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gradband.policies.irs.PATHS", 6400)
+        played = policy.probabilities({}, state)
+    se = np.sqrt(shares * (1 - shares) / 6400)
+    assert shares.min() > 0.05
+    assert_z(played, se, shares, se)
+    assert policy.probabilities({}, state).sum() == pytest.approx(1)
 
 
 # The prior

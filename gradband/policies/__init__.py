@@ -44,6 +44,7 @@ from gradband.policies.greedy import Greedy as Greedy
 from gradband.policies.hierarchical_ts import HierarchicalTS as HierarchicalTS
 from gradband.policies.ids import InformationDirected as InformationDirected
 from gradband.policies.index_network import IndexNetwork as IndexNetwork
+from gradband.policies.irs import InformationRelaxation as InformationRelaxation
 from gradband.policies.kl_softelim import KLSoftElim as KLSoftElim
 from gradband.policies.kl_ucb import KLUCB as KLUCB
 from gradband.policies.lstm import LSTM as LSTM

@@ -11,7 +11,7 @@ Posteriors are weights of cells of μ, which are narrower towards 0 and 1, as po
 import dataclasses
 import functools
 import math
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -30,15 +30,17 @@ class Evidence(NamedTuple):
     zeros: Array
     ones: Array
 
-    def add(self, arm: Array, reward: Array) -> "Evidence":
+    def add(self, arm: Array, reward: Array, times: float = 1.0) -> "Evidence":
+        """The evidence with a reward, or without it if `times` is −1."""
         xp = namespace(self.logits)
         inside = xp.clip(reward, END, 1 - END)
         logit = xp.log(inside) - xp.log1p(-inside)
+        counts = self.counts
         return Evidence(
-            self.counts.add(arm, reward),
-            add_at(self.logits, arm, logit),
-            add_at(self.zeros, arm, 1.0 * (reward < END)),
-            add_at(self.ones, arm, 1.0 * (reward > 1 - END)),
+            Counts(add_at(counts.pulls, arm, times), add_at(counts.sums, arm, times * reward), counts.gone),
+            add_at(self.logits, arm, times * logit),
+            add_at(self.zeros, arm, times * (reward < END)),
+            add_at(self.ones, arm, times * (reward > 1 - END)),
         )
 
 
@@ -70,8 +72,13 @@ class BetaEvidence(Counting):
     def counts(self, state: Evidence) -> Counts:
         return state.counts
 
-    def correct(self, state: Any, arm: int, heard: float, reward: float, p: float) -> None:
-        return None
+    def after(self, counts: Counts) -> Evidence:
+        farthest = math.log((1 - END) / END)
+        zeros = counts.pulls - counts.sums
+        return Evidence(counts, farthest * (counts.sums - zeros), zeros, counts.sums)
+
+    def correct(self, state: Evidence, arm: int, heard: float, reward: float, p: float) -> Evidence:
+        return state.add(arm, heard, -1.0).add(arm, reward)
 
     def weights(self, state: Evidence) -> tuple[Array, Array]:
         """Unnormalised weights [K, G] of cells, at most 1, and the middles [G] of cells."""
