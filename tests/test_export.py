@@ -45,7 +45,13 @@ class Session:
         return found["probabilities"]
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if name not in SAMPLING])
+SAME = ("v-ids", "v-ids-gaussian", "lstm-gaussian", "index-gaussian")  # operations of policies without it
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[pytest.mark.slow] * (n in SAME)) for n in ALL if n not in SAMPLING],
+)
 def test_a_model_has_the_players_probabilities(name, tmp_path):
     given = learned(name)
     given.save(tmp_path / "policy.safetensors")

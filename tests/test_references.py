@@ -1,5 +1,6 @@
 """Reference policies: formulas against SciPy, quadrature and brute force, and regrets as published."""
 
+import dataclasses
 import itertools
 
 import jax
@@ -248,6 +249,54 @@ def test_a_players_samples_have_the_probabilities_of_the_rollouts():
     assert shares.min() > 0.05
     assert_z(played, se, shares, se)
     assert policy.probabilities({}, state).sum() == pytest.approx(1)
+
+
+# Networks on normalised rewards
+
+
+@pytest.mark.brief
+@pytest.mark.parametrize("name", ["index-gaussian", "lstm-gaussian"])
+def test_networks_with_normal_beliefs_are_the_same_in_any_unit(name):
+    rng = np.random.default_rng(6)
+    plain, other = bound(name, arms=3), bound(name, arms=3, mean=-4.0, within=50.0, sd=100.0)
+    plain = dataclasses.replace(plain, sd=2.0)
+    drawn = plain.as_arrays(plain.init(jax.random.key(1)))
+    params = plain.folded({key: leaf + 0.1 * rng.normal(size=leaf.shape) for key, leaf in drawn.items()})
+    states = [policy.begin(params, np.int32(0)) for policy in (plain, other)]
+    for _ in range(30):
+        arm, reward = np.int64(rng.integers(3)), 2.5 * rng.normal()
+        states = [
+            policy.update(params, state, arm, heard)
+            for policy, state, heard in zip((plain, other), states, (reward, 50 * reward - 4), strict=True)
+        ]
+    one, two = (
+        policy.log_probs(params, state) for policy, state in zip((plain, other), states, strict=True)
+    )
+    np.testing.assert_allclose(one, two, rtol=1e-9)
+    assert np.ptp(one) > 0.01
+
+
+@pytest.mark.brief
+@pytest.mark.parametrize("name", ["index", pytest.param("lstm", marks=pytest.mark.slow)])
+def test_networks_learn_on_normal_arms(name):
+    """A few steps; benchmarks measure how well."""
+    problem = gb.Problem(gb.priors.Gaussian(3, 5.0, 2.0, gb.problems.rewards.Gaussian(4.0)), 12)
+    learned = gb.learn(f"{name}:prior", problem, iterations=2, instances=16, progress=False)
+    assert learned.policy.name == f"{name}-gaussian"
+    assert (learned.policy.mean, learned.policy.within, learned.policy.sd) == (5.0, 2.0, 4.0)
+    assert all(np.isfinite(leaf).all() for leaf in learned.params.values())
+
+
+@pytest.mark.slow
+def test_an_index_network_learns_to_explore_normal_arms():
+    problem = gb.Problem(gb.priors.Gaussian(5, 3.0, 2.0, gb.problems.rewards.Gaussian(4.0)), 100)
+    learned = gb.learn("index:prior", problem, iterations=100, instances=256, progress=False)
+    given = {"learned": learned, "start": "index:prior", "ts": "ts:prior", "gittins": "gittins:prior"}
+    table = gb.evaluate(given, problem, instances=10_000, progress=False)
+    for name in ("start", "ts"):
+        ahead = table.difference(name, "learned")
+        assert ahead.mean > 5 * ahead.se
+    assert table["learned"].regret.mean < 1.15 * table["gittins"].regret.mean
 
 
 # The prior
