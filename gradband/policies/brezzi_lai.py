@@ -34,7 +34,7 @@ def boundary(s: Array) -> Array:
 
     >>> import numpy as np
     >>> print(boundary(np.array([0.1, 0.5, 2.0, 10.0, 100.0])).round(3))
-    [0.224 0.334 0.446 0.587 1.955]
+    [0.224 0.334 0.446 0.587 1.941]
     """
     xp = namespace(s)
     root = xp.sqrt(s)
