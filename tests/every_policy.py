@@ -15,7 +15,10 @@ TABLES = {
     "optimal-graph": gb.Problem(gb.priors.Beta(arms=3), horizon=12),
     "optimal-grid": gb.problems.named("distractors", arms=4, horizon=HORIZON),
 }
-SAMPLED = ("ts", "hierarchical-ts", "ts-gaussian", "discounted-ts")  # JAX draws samples, no probabilities
+SAMPLED = ("ts", "hierarchical-ts", "ts-gaussian", "ts-beta", "discounted-ts")
+"""JAX draws samples and has no probabilities"""
+SIMULATED = ("irs-v-zero",)
+"""a player's probabilities are shares of samples"""
 ALL = [*gb.policies.POLICIES, *gb.policies.TABLES]
 
 
@@ -26,7 +29,7 @@ def learned(name, arms=ARMS, horizon=HORIZON, **settings):
     policy = dataclasses.replace(gb.policies.named(name), **settings).bind(arms, horizon)
     params = policy.init(jax.random.key(1))
     rng = np.random.default_rng(2)
-    if name in ("lstm", "index", "discounted-index"):
+    if name in ("lstm", "index", "discounted-index", "lstm-gaussian", "index-gaussian"):
         params = {
             key: np.asarray(leaf) + 0.1 * rng.normal(size=leaf.shape).astype(np.float32)
             for key, leaf in params.items()

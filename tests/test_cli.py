@@ -193,7 +193,10 @@ def test_gaussian_problem_is_compared_with_thompson_sampling_of_normal_beliefs(r
     result = run(
         "learn", "mine.toml", "--iterations", 2, "--instances", 64, "--compare-on", 500, "--json"
     ).json
-    assert [entry["name"] for entry in result["benchmarks"]] == ["ts-gaussian:prior"]
+    assert [entry["name"] for entry in result["benchmarks"]] == [
+        "gittins-gaussian:prior",
+        "ts-gaussian:prior",
+    ]
     assert result["problem"]["name"] == "mine"
     assert result["problem"]["prior"] == {"kind": "gaussian", "arms": 2, "mean": 0.0, "sd": 1.0}
     assert (tmp_path / "runs" / "mine-softelim" / "policy.safetensors").is_file()

@@ -19,7 +19,8 @@ from gradband.play.player import Player
 from gradband.policies.onnx import as_onnx, write
 
 pytestmark = pytest.mark.brief
-SAMPLING = ("ts", "hierarchical-ts", "ts-gaussian", "discounted-ts", "bayes-ucb", "explore-then-commit")
+SAMPLING = ("ts", "hierarchical-ts", "ts-gaussian", "ts-beta", "discounted-ts", "irs-v-zero")
+SAMPLING += ("bayes-ucb", "bayes-ucb-gaussian", "ogi", "explore-then-commit")
 
 
 class Session:
@@ -44,7 +45,13 @@ class Session:
         return found["probabilities"]
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if name not in SAMPLING])
+SAME = ("v-ids", "v-ids-gaussian", "lstm-gaussian", "index-gaussian")  # operations of policies without it
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[pytest.mark.slow] * (n in SAME)) for n in ALL if n not in SAMPLING],
+)
 def test_a_model_has_the_players_probabilities(name, tmp_path):
     given = learned(name)
     given.save(tmp_path / "policy.safetensors")
@@ -56,7 +63,8 @@ def test_a_model_has_the_players_probabilities(name, tmp_path):
         p = session.step(-1, 0)
         means = rng.random(given.policy.arms)
         for _ in range(given.policy.horizon):
-            np.testing.assert_allclose(p, player.probabilities(), rtol=0, atol=1e-6)
+            tolerance = 1e-4 if "ids" in name else 1e-6  # it divides by differences of regrets
+            np.testing.assert_allclose(p, player.probabilities(), rtol=0, atol=tolerance)
             arm = player.select()
             reward = float(rng.random() < means[arm])
             if not given.policy.binary:

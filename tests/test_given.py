@@ -139,7 +139,10 @@ def test_fair_references_leave_out_what_equals_another_or_can_not_be_played():
     assert names(gb.priors.Hierarchical(3, 2, 98, 500)) == ["ts", "ts:prior", "gittins"]
     assert names(gb.priors.Beta(2, [1, 2])) == ["ts", "gittins"]
     assert names(gb.priors.Finite([[0.6, 0.4], [0.4, 0.6]])) == ["ts", "gittins"]
-    assert names(gb.priors.Gaussian(3)) == ["ts-gaussian:prior"]
+    assert names(gb.priors.Gaussian(3)) == ["ts-gaussian:prior", "gittins-gaussian:prior"]
+    assert names(gb.priors.Gaussian(3), pulls_per_round=10) == ["ts-gaussian:prior"]
+    beta = gb.priors.Beta(3, rewards=gb.problems.rewards.Beta(4.0))
+    assert names(beta) == ["ts", "ts:prior", "gittins", "brezzi-lai-beta:prior"]
     level = with_prior("ts", gb.Problem(gb.priors.Hierarchical(3, 2, 98, 500), 50))
     assert level == gb.policies.HierarchicalTS(a=2.0, b=98.0, strength=500.0)
 
@@ -149,7 +152,8 @@ def test_fair_references_leave_out_what_equals_another_or_can_not_be_played():
     ("name", "prior", "words"),
     [
         ("ucb1", gb.priors.Beta(2), "ucb1 has no prior to set"),
-        ("ts", gb.priors.Gaussian(2), r"ts:prior needs rewards in \[0, 1\]"),
+        ("ids", gb.priors.Gaussian(2), r"ids:prior needs rewards in \[0, 1\]"),
+        ("gittins", gb.priors.HierarchicalGaussian(2), "share a level: ts-gaussian:prior can use it"),
         ("ts", gb.priors.Finite([[0.6, 0.4]]), "ts:prior can't use a finite prior"),
         ("ts", gb.priors.Beta(2, [1, 2]), "the same beta prior for all arms"),
         ("gittins", gb.priors.Hierarchical(2, 1, 9, 50), "share a level: ts:prior can use it"),

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 from conftest import assert_z
-from every_policy import ALL, ARMS, SAMPLED
+from every_policy import ALL, ARMS, SAMPLED, SIMULATED
 from scipy import integrate, stats
 
 import gradband as gb
@@ -63,7 +63,9 @@ OTHERS = [
 
 
 @pytest.mark.parametrize(
-    ("name", "settings"), [*((name, {}) for name in ALL if name not in SAMPLED), *OTHERS], ids=str
+    ("name", "settings"),
+    [*((name, {}) for name in ALL if name not in (*SAMPLED, *SIMULATED)), *OTHERS],
+    ids=str,
 )
 @pytest.mark.parametrize(
     ("rewards", "wide", "tolerance"),
@@ -75,7 +77,12 @@ OTHERS = [
     ],
 )
 def test_probabilities_are_those_of_the_jax_policy(files, name, settings, rewards, wide, tolerance):
-    """To 1e-6, which is about what float32 keeps; and to 1e-9 where JAX computes in float64 too."""
+    """To 1e-6, which is about what float32 keeps; and to 1e-9 where JAX computes in float64 too.
+
+    Information-directed sampling divides by differences of regrets: float32 loses another two digits.
+    """
+    if "ids" in name and not wide:
+        tolerance = 1e-4
     path = files(name, **settings)
     given = gb.load(path)
     policy, binary = given.policy, given.policy.binary
@@ -155,10 +162,9 @@ def test_samplers_pull_arms_as_often_as_their_probabilities_say(files, name):
     for _ in range(40):
         arm = player.select()
         player.update(arm, float(rng.random() < (0.1, 0.3, 0.5, 0.35)[arm]))
-    memory = player.state()["memory"]
-    counts = gb.policies.Counts(*(jax.numpy.asarray(memory[key]) for key in ("pulls", "sums")))
+    state = jax.tree.map(jax.numpy.asarray, player.memory.state)
     keys = jax.jit(jax.vmap(lambda i: jax.random.fold_in(prng.root(0), i)))(jax.numpy.arange(40_000))
-    arms = jax.jit(jax.vmap(lambda key: given.policy.act(key, given.params, counts)))(keys)
+    arms = jax.jit(jax.vmap(lambda key: given.policy.act(key, given.params, state)))(keys)
     shares = np.bincount(np.asarray(arms), minlength=ARMS) / 40_000
     p = player.probabilities()
     assert_z(shares, np.sqrt(p * (1 - p) / 40_000), p)

@@ -13,7 +13,8 @@ from gradband.play.settings import Settings, seconds
 pytestmark = pytest.mark.brief
 KNOWN = gb.policies.POLICIES | gb.policies.TABLES
 FORGETFUL = [name for name, policy in KNOWN.items() if getattr(policy, "forgets", False)]
-CANNOT_CORRECT = ("lstm", "explore-then-commit", "platform-ts", "split", "optimal-graph", *FORGETFUL)
+CANNOT_CORRECT = ("lstm", "lstm-gaussian", "explore-then-commit", "platform-ts", "split", "optimal-graph")
+CANNOT_CORRECT += tuple(FORGETFUL)
 
 
 class Clock:

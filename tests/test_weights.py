@@ -115,7 +115,7 @@ def test_shares_from_counts_are_those_of_a_player(files, name):
     player, bare = Player(path, seed=0, settings=settings), Player(path, seed=0)
     arms = player.policy.arms
     pulls, sums = np.zeros(arms), np.zeros(arms)
-    more = ("lstm", "exp3", "explore-then-commit", "platform-ts", "split", "optimal-graph")
+    more = ("lstm", "lstm-gaussian", "exp3", "explore-then-commit", "platform-ts", "split", "optimal-graph")
     if name in more or getattr(KNOWN[name], "forgets", False):
         with pytest.raises(gb.InputError, match="remembers more than counts|do not determine|forgets"):
             weights(path, pulls, sums)

@@ -25,7 +25,8 @@ def export(
     of zeros (or the metadata's first_state, if there is one) and the arm -1,
     and draw each arm from the probabilities. This needs the package onnx
     (pip install 'gradband[onnx]'). Policies that sample from a posterior (ts,
-    hierarchical-ts, ts-gaussian), bayes-ucb and explore-then-commit can't be exported.
+    hierarchical-ts, ts-gaussian, ts-beta, irs-v-zero), bayes-ucb,
+    bayes-ucb-gaussian, ogi and explore-then-commit can't be exported.
 
     Examples:
 

@@ -153,7 +153,7 @@ def rivals(fitted: list[priors.Prior]) -> dict[str, Policy]:
 def _rivals_in_any_unit(fitted: list[priors.Prior]) -> dict[str, Policy]:
     of_revenue = [prior for prior in fitted if isinstance(prior, priors.ZeroInflated)]
     used = of_revenue[:1] or fitted  # two zero-inflated priors have about the same moments
-    normal = [_rounded(references.normal_numbers_of(prior)) for prior in used]
+    normal = [_rounded(references.normal_numbers_of(GaussianTS.name, prior)) for prior in used]
     bound = UCB1(**_rounded({"scale": 2 * normal[0]["sd"]}))
     found: dict[str, Policy] = {
         EQUAL_SPLIT: Uniform(),

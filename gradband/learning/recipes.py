@@ -212,6 +212,8 @@ USUAL = {
     "kl-softelim": dataclasses.replace(GRADBAND, iterations=40),  # each costs ten of SoftElim's
     "lstm": NETWORK,
     "index": INDEX,
+    "lstm-gaussian": NETWORK,
+    "index-gaussian": INDEX,
     "discounted-softelim": dataclasses.replace(GRADBAND, iterations=60),
     "discounted-kl-softelim": dataclasses.replace(GRADBAND, iterations=20),
     "discounted-index": dataclasses.replace(INDEX, survey=True),

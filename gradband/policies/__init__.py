@@ -20,7 +20,9 @@ from gradband.policies.base import Policy as Policy
 from gradband.policies.base import Spec as Spec
 from gradband.policies.base import State as State
 from gradband.policies.bayes_ucb import BayesUCB as BayesUCB
+from gradband.policies.beta_ts import BetaTS as BetaTS
 from gradband.policies.boltzmann import Boltzmann as Boltzmann
+from gradband.policies.brezzi_lai import BetaBrezziLai as BetaBrezziLai
 from gradband.policies.discounted_index import DiscountedIndexNetwork as DiscountedIndexNetwork
 from gradband.policies.discounted_kl_softelim import DiscountedKLSoftElim as DiscountedKLSoftElim
 from gradband.policies.discounted_softelim import DiscountedSoftElim as DiscountedSoftElim
@@ -30,14 +32,23 @@ from gradband.policies.epsilon_greedy import EpsilonGreedy as EpsilonGreedy
 from gradband.policies.exp3 import Exp3 as Exp3
 from gradband.policies.explore_then_commit import ExploreThenCommit as ExploreThenCommit
 from gradband.policies.forgetting import Forgetting as Forgetting
+from gradband.policies.gaussian_bayes_ucb import GaussianBayesUCB as GaussianBayesUCB
+from gradband.policies.gaussian_gittins import GaussianGittins as GaussianGittins
+from gradband.policies.gaussian_index import GaussianIndexNetwork as GaussianIndexNetwork
+from gradband.policies.gaussian_lstm import GaussianLSTM as GaussianLSTM
+from gradband.policies.gaussian_ogi import GaussianOptimisticGittins as GaussianOptimisticGittins
 from gradband.policies.gaussian_ts import GaussianTS as GaussianTS
+from gradband.policies.gaussian_v_ids import GaussianVarianceDirected as GaussianVarianceDirected
 from gradband.policies.gittins import Gittins as Gittins
 from gradband.policies.greedy import Greedy as Greedy
 from gradband.policies.hierarchical_ts import HierarchicalTS as HierarchicalTS
+from gradband.policies.ids import InformationDirected as InformationDirected
 from gradband.policies.index_network import IndexNetwork as IndexNetwork
+from gradband.policies.irs import InformationRelaxation as InformationRelaxation
 from gradband.policies.kl_softelim import KLSoftElim as KLSoftElim
 from gradband.policies.kl_ucb import KLUCB as KLUCB
 from gradband.policies.lstm import LSTM as LSTM
+from gradband.policies.ogi import OptimisticGittins as OptimisticGittins
 from gradband.policies.optimal import OptimalChoices as OptimalChoices
 from gradband.policies.optimal import OptimalGraph as OptimalGraph
 from gradband.policies.optimal import OptimalGrid as OptimalGrid
@@ -50,6 +61,7 @@ from gradband.policies.thompson import ThompsonSampling as ThompsonSampling
 from gradband.policies.ucb1 import UCB1 as UCB1
 from gradband.policies.ucb_v import UCBV as UCBV
 from gradband.policies.uniform import Uniform as Uniform
+from gradband.policies.v_ids import VarianceDirected as VarianceDirected
 
 _KNOWN: dict[str, type[Policy]] = {
     entry.name: entry

@@ -1,4 +1,4 @@
-"""Quantiles of beta distributions in NumPy, for Bayes-UCB."""
+"""Quantiles and tails of beta distributions in NumPy, for Bayes-UCB and the optimistic Gittins index."""
 
 import math
 
@@ -14,6 +14,15 @@ def upper_logits(tail: float, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     pairs = list(zip(a.tolist(), b.tolist(), strict=True))
     logits = {pair: upper_logit(float(tail), *pair) for pair in pairs}
     return np.array([logits[pair] for pair in pairs])
+
+
+def upper_probabilities(x: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """P(X > x) [K] for X ~ Beta(a, b), with 0 < x < 1."""
+    found = []
+    for value, up, down in zip(x.tolist(), a.tolist(), b.tolist(), strict=True):
+        scale = math.lgamma(up) + math.lgamma(down) - math.lgamma(up + down)
+        found.append(math.exp(log_upper_tail(math.log(value / (1 - value)), up, down, scale)))
+    return np.array(found)
 
 
 def upper_logit(tail: float, a: float, b: float) -> float:

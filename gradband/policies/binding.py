@@ -11,7 +11,7 @@ def check(policy: Policy, problem: Problem) -> Policy:
     if (bound.binary or bound.unit) and not problem.unit:
         raise InputError(
             f"{bound.name} needs rewards in [0, 1], which this problem does not have: use softelim, "
-            "ts-gaussian or another policy for rewards of any size"
+            "ts-gaussian, index-gaussian or another policy for rewards of any size"
         )
     if not bound.batches:
         problem.one_by_one(bound.name)

@@ -13,29 +13,14 @@ FEATURES = 8  # the network's inputs per arm
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class IndexNetwork(Counting):
-    """p is a softmax of the arms' scores, which depend on counts and the remaining rounds.
+class ArmNetwork(Counting):
+    """p is a softmax of scores that one network gives all arms, from `features` of their own."""
 
-    An arm's score is that of KL-SoftElim, −w T_i kl(μ̂_i, max_j μ̂_j), plus the output of a network for its
-    features x_i (see `features`): all arms share a layer, e_i = φ(A x_i + b), the maximum and the mean of
-    e_j over all arms are joined to e_i, and a second layer scores the arm. Nothing depends on the order of
-    arms or on K, and the scales of counts, spreads and rounds do not depend on n, so the same weights can
-    play other K and n. The network's output is 0 at first: learning starts from KL-SoftElim, w = 10.
-
-    Rewards are in [0, 1]; a and b are pseudo-counts, as of a Beta(a, b) prior, in means and spreads.
-    """
-
-    name: ClassVar[str] = "index"
-    unit: ClassVar[bool] = True
     hidden: int = 32
-    a: float = 1.0
-    b: float = 1.0
 
     def check(self) -> None:
         super().check()
-        whole("hidden of index", self.hidden)
-        positive("a of index", self.a)
-        positive("b of index", self.b)
+        whole(f"hidden of {self.name}", self.hidden)
 
     def specs(self) -> dict[str, Spec]:
         h = self.hidden
@@ -51,6 +36,47 @@ class IndexNetwork(Counting):
             shape = params[name].shape
             params[name] = jax.random.normal(draw, shape) * math.sqrt(1 / shape[1])
         return params | {"doubt": jnp.ones(())}
+
+    def features(self, counts: Counts) -> tuple[Array, Array]:
+        """The network's inputs for each arm [8, K], and the evidence against it [K]."""
+        raise NotImplementedError
+
+    def scores(self, params: Params, counts: Counts) -> Array:
+        """The arms' scores [K]."""
+        x, doubt = self.features(counts)
+        h, silu = self.hidden, nn(x).silu
+        e = silu(params["w0"] @ x + params["b0"][:, None])
+        pooled = params["w1"][:, h:] @ namespace(x).concatenate([e.max(1), e.mean(1)]) + params["b1"]
+        y = silu(params["w1"][:, :h] @ e + pooled[:, None])
+        return params["w2"] @ y - params["doubt"] * doubt
+
+    def log_probs(self, params: Params, state: Counts) -> Array:
+        scores = self.scores(params, state)
+        return nn(scores).log_softmax(scores)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class IndexNetwork(ArmNetwork):
+    """p is a softmax of the arms' scores, which depend on counts and the remaining rounds.
+
+    An arm's score is that of KL-SoftElim, −w T_i kl(μ̂_i, max_j μ̂_j), plus the output of a network for its
+    features x_i (see `features`): all arms share a layer, e_i = φ(A x_i + b), the maximum and the mean of
+    e_j over all arms are joined to e_i, and a second layer scores the arm. Nothing depends on the order of
+    arms or on K, and the scales of counts, spreads and rounds do not depend on n, so the same weights can
+    play other K and n. The network's output is 0 at first: learning starts from KL-SoftElim, w = 10.
+
+    Rewards are in [0, 1]; a and b are pseudo-counts, as of a Beta(a, b) prior, in means and spreads.
+    """
+
+    name: ClassVar[str] = "index"
+    unit: ClassVar[bool] = True
+    a: float = 1.0
+    b: float = 1.0
+
+    def check(self) -> None:
+        super().check()
+        positive("a of index", self.a)
+        positive("b of index", self.b)
 
     def features(self, counts: Counts) -> tuple[Array, Array]:
         """The network's inputs for each arm [8, K], and 10 T_i kl(μ̂_i, max_j μ̂_j) [K]."""
@@ -74,18 +100,5 @@ class IndexNetwork(Counting):
         )
         return xp.stack(seen), 10 * pulls * divergence(mean, rest)
 
-    def scores(self, params: Params, counts: Counts) -> Array:
-        """The arms' scores [K]."""
-        x, doubt = self.features(counts)
-        h, silu = self.hidden, nn(x).silu
-        e = silu(params["w0"] @ x + params["b0"][:, None])
-        pooled = params["w1"][:, h:] @ namespace(x).concatenate([e.max(1), e.mean(1)]) + params["b1"]
-        y = silu(params["w1"][:, :h] @ e + pooled[:, None])
-        return params["w2"] @ y - params["doubt"] * doubt
-
     def estimates(self, params: Params, state: Counts) -> Array:
         return (state.sums + self.a) / (state.pulls + self.a + self.b)
-
-    def log_probs(self, params: Params, state: Counts) -> Array:
-        scores = self.scores(params, state)
-        return nn(scores).log_softmax(scores)

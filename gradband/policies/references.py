@@ -1,16 +1,19 @@
 """Policies that know the problem's prior, for fair comparisons with a learned policy.
 
 A learned policy has seen the prior, but Thompson sampling and the Gittins index assume a flat one. So
-`ts:prior`, `ts-gaussian:prior` and `gittins:prior` are these policies with the prior of the problem.
+`ts:prior`, `gittins:prior` and the like are these policies with the prior of the problem, and with beliefs
+that suit its rewards: normal ones for gaussian rewards, and the exact posterior for beta rewards.
 """
 
-import contextlib
 import dataclasses
 from typing import Any
 
 from gradband.core.errors import InputError
 from gradband.policies import (
+    BetaBrezziLai,
     DiscountedTS,
+    GaussianGittins,
+    GaussianLSTM,
     GaussianTS,
     Gittins,
     HierarchicalTS,
@@ -18,14 +21,30 @@ from gradband.policies import (
     SlidingWindowUCB,
     ThompsonSampling,
     binding,
+    gaussian_gittins,
+    gittins,
     named,
 )
 from gradband.policies.base import Believing
-from gradband.policies.gittins import is_quick
+from gradband.policies.beta_evidence import BetaEvidence
+from gradband.policies.normal import Normal
 from gradband.problems import Problem, priors, rewards
 
 PRIOR = "prior"
 """follows a policy's name and a colon, and stands for the problem's prior"""
+
+NORMAL = {
+    "ts": "ts-gaussian",
+    "gittins": "gittins-gaussian",
+    "bayes-ucb": "bayes-ucb-gaussian",
+    "ogi": "ogi-gaussian",
+    "v-ids": "v-ids-gaussian",
+    "index": "index-gaussian",
+    "lstm": "lstm-gaussian",
+}
+"""policies whose `:prior` stands for others where rewards are not in [0, 1]"""
+EXACT = {"ts": "ts-beta"}
+"""and where rewards are beta variables"""
 
 
 def with_prior(name: str, problem: Problem) -> Policy:
@@ -35,11 +54,18 @@ def with_prior(name: str, problem: Problem) -> Policy:
     >>> with_prior("ts", Problem(priors.Beta(arms=4, a=1, b=30), horizon=200))
     ThompsonSampling(arms=0, horizon=0, a=1.0, b=30.0)
     """
-    policy, prior = named(name), problem.prior
+    prior = problem.prior
     if isinstance(prior, priors.Drifting):
         prior = prior.start  # what is known before the first pull
+    policy = named(_suitable(name, problem, prior))
     if isinstance(policy, GaussianTS):
-        return GaussianTS(**normal_numbers_of(prior))
+        return GaussianTS(**normal_numbers_of(policy.name, prior))
+    if isinstance(policy, Normal | GaussianLSTM):
+        return dataclasses.replace(policy, **_independent(policy.name, prior))
+    if isinstance(policy, BetaEvidence):
+        if not isinstance(prior.rewards, rewards.Beta):
+            raise InputError(f"{name}:{PRIOR} needs beta rewards, not {prior.rewards.kind} rewards")
+        return dataclasses.replace(policy, **_shapes(name, prior), v=float(prior.rewards.v))
     if not isinstance(policy, Believing):
         raise InputError(f"{name} has no prior to set: use {name} instead of {name}:{PRIOR}")
     if not problem.unit:
@@ -49,11 +75,35 @@ def with_prior(name: str, problem: Problem) -> Policy:
             return HierarchicalTS(**numbers_of(prior))
         why = "needs independent arms, and those of a hierarchical prior share a level"
         raise InputError(f"{name}:{PRIOR} {why}: ts:{PRIOR} can use it")
-    if not isinstance(prior, priors.Beta) or isinstance(policy, HierarchicalTS):
+    if isinstance(policy, HierarchicalTS):
+        raise InputError(f"{name}:{PRIOR} can't use a {prior.kind} prior: use {name} with its own settings")
+    return dataclasses.replace(policy, **_shapes(name, prior))
+
+
+def _suitable(name: str, problem: Problem, prior: priors.Prior) -> str:
+    """The policy of the same kind whose beliefs suit the problem's rewards."""
+    if not problem.unit:
+        return NORMAL.get(name, name)
+    alone = isinstance(prior, priors.Beta) and isinstance(prior.rewards, rewards.Beta)
+    return EXACT.get(name, name) if alone and not problem.prior.moves else name
+
+
+def _shapes(name: str, prior: priors.Prior) -> dict[str, Any]:
+    """a and b of a beta prior that all arms share."""
+    if not isinstance(prior, priors.Beta):
         raise InputError(f"{name}:{PRIOR} can't use a {prior.kind} prior: use {name} with its own settings")
     if len({*prior.a.tolist()}) > 1 or len({*prior.b.tolist()}) > 1:
         raise InputError(f"{name}:{PRIOR} needs the same beta prior for all arms, and here they differ")
-    return dataclasses.replace(policy, a=float(prior.a[0]), b=float(prior.b[0]))
+    return {"a": float(prior.a[0]), "b": float(prior.b[0])}
+
+
+def _independent(name: str, prior: priors.Prior) -> dict[str, Any]:
+    """The settings with which a policy with independent normal beliefs has this prior."""
+    numbers = normal_numbers_of(name, prior)
+    if numbers.pop("between", 0):
+        why = f"needs independent arms, and those of a {prior.kind} prior share a level"
+        raise InputError(f"{name}:{PRIOR} {why}: {GaussianTS.name}:{PRIOR} can use it")
+    return numbers
 
 
 def numbers_of(prior: priors.Hierarchical) -> dict[str, Any]:
@@ -61,49 +111,65 @@ def numbers_of(prior: priors.Hierarchical) -> dict[str, Any]:
     return {name: float(getattr(prior, name)) for name in ("a", "b", "strength", "spread", "slope")}
 
 
-def normal_numbers_of(prior: priors.Prior) -> dict[str, Any]:
-    """The settings with which Gaussian Thompson sampling has this prior, or its first two moments."""
+def normal_numbers_of(name: str, prior: priors.Prior) -> dict[str, Any]:
+    """The settings with which a policy with normal beliefs has this prior, or its first two moments."""
     if isinstance(prior, priors.ZeroInflated):
         prior = prior.as_normal()
     if not isinstance(prior.rewards, rewards.Gaussian):
         why = "needs gaussian or zero-inflated rewards"
-        raise InputError(f"{GaussianTS.name}:{PRIOR} {why}, not {prior.rewards.kind} rewards")
+        raise InputError(f"{name}:{PRIOR} {why}, not {prior.rewards.kind} rewards")
     sd = float(prior.rewards.sd)
     if isinstance(prior, priors.HierarchicalGaussian):
         return {name: float(getattr(prior, name)) for name in ("mean", "between", "within")} | {"sd": sd}
     if isinstance(prior, priors.Gaussian):
         return {"mean": float(prior.mean), "within": float(prior.sd), "sd": sd}
-    raise InputError(f"{GaussianTS.name}:{PRIOR} can't use a {prior.kind} prior: give it settings")
+    raise InputError(f"{name}:{PRIOR} can't use a {prior.kind} prior: give it settings")
 
 
 def fair(problem: Problem) -> dict[str, Policy]:
     """The policies to compare a learned one with, by name: `ts`, `gittins`, and both with the prior.
 
-    For rewards outside [0, 1] it is `ts-gaussian` with the prior. Without policies that cannot play the
-    problem or equal another, and without Gittins indices in batches or with a delay, for which they are not
-    made, or with tables that take long to compute. Where means move, the others are policies that forget,
-    with their usual settings.
+    For rewards outside [0, 1] they are `ts-gaussian` and `gittins-gaussian` with the prior; for beta
+    rewards there is an index on the exact posterior as well. Without policies that cannot play the problem
+    or equal another, and without Gittins indices in batches or with a delay, for which they are not made,
+    or with tables that take long to compute. Where means move, the others are policies that forget, with
+    their usual settings.
 
     >>> from gradband.problems import named
     >>> list(fair(named("uniform-2", horizon=50)))  # whose prior is flat
     ['ts', 'gittins']
     """
     found: dict[str, Policy] = {}
-    if not problem.unit:
-        text = f"{GaussianTS.name}:{PRIOR}"
-        with contextlib.suppress(InputError):
-            found[text] = with_prior(GaussianTS.name, problem)
-        return found
-    moving = ThompsonSampling.name, DiscountedTS.name, SlidingWindowUCB.name
-    for name in moving if problem.prior.moves else (ThompsonSampling.name, Gittins.name):
-        for text in (name, f"{name}:{PRIOR}"):
-            try:
-                policy = named(name) if text == name else with_prior(name, problem)
-                bound = binding.check(policy, problem)
-            except InputError:
-                continue
-            at_once = problem.pulls_per_round == 1 and problem.delay is None
-            slow = isinstance(bound, Gittins) and not (at_once and is_quick(bound))
-            if not slow and policy not in found.values():
-                found[text] = policy
+    for text in _candidates(problem):
+        name, _, prior = text.partition(":")
+        try:
+            policy = with_prior(name, problem) if prior else named(name)
+            bound = binding.check(policy, problem)
+        except InputError:
+            continue
+        at_once = problem.pulls_per_round == 1 and problem.delay is None
+        if not (_is_table(bound) and not (at_once and _is_quick(bound))) and policy not in found.values():
+            found[text] = policy
     return found
+
+
+def _candidates(problem: Problem) -> list[str]:
+    """What `fair` tries, in its order."""
+    if not problem.unit:
+        tables = [] if problem.prior.moves else [GaussianGittins.name]
+        return [f"{name}:{PRIOR}" for name in (GaussianTS.name, *tables)]
+    moving = ThompsonSampling.name, DiscountedTS.name, SlidingWindowUCB.name
+    names = moving if problem.prior.moves else (ThompsonSampling.name, Gittins.name)
+    exact = [] if problem.prior.moves else [f"{BetaBrezziLai.name}:{PRIOR}"]
+    return [text for name in names for text in (name, f"{name}:{PRIOR}")] + exact
+
+
+def _is_table(policy: Policy) -> bool:
+    return isinstance(policy, Gittins | GaussianGittins)
+
+
+def _is_quick(policy: Policy) -> bool:
+    """Whether a bound policy with a table of indices needs only seconds for it."""
+    if isinstance(policy, GaussianGittins):
+        return gaussian_gittins.is_quick(policy)
+    return isinstance(policy, Gittins) and gittins.is_quick(policy)

@@ -31,6 +31,20 @@ def size(horizon: int) -> int:
     return horizon * (horizon + 1) * (horizon + 2) // 6
 
 
+def pair_place(t: Any, pulls: Any) -> Any:
+    """The entry for so many pulls of an arm before round t, with pulls ≤ t, where rewards don't matter.
+
+    >>> [pair_place(t, pulls) for t in range(3) for pulls in range(t + 1)]
+    [0, 1, 2, 3, 4, 5]
+    """
+    return t * (t + 1) // 2 + pulls
+
+
+def pairs(horizon: int) -> int:
+    """Entries of such a table for n rounds."""
+    return horizon * (horizon + 1) // 2
+
+
 def cell(t: Any, pulls: Any, ones: Any, other_ones: Any) -> Any:
     """The number of a state of two arms before round t: one arm has `ones` in `pulls` pulls, the other has
     `other_ones` in the rest. Ordered by pulls, then by ones.

@@ -1,0 +1,43 @@
+"""Index network for rewards of any size, with normal beliefs."""
+
+import dataclasses
+from typing import ClassVar
+
+from gradband.core.arrays import Array, namespace
+from gradband.policies.base import Counts
+from gradband.policies.index_network import ArmNetwork
+from gradband.policies.normal import Normal
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GaussianIndexNetwork(ArmNetwork, Normal):
+    """As `index`, with normal posteriors in place of counts of ones: the same in any unit of rewards.
+
+    The belief about an arm is N(mean, within²) at first, and rewards have the standard deviation `sd`.
+    Means and spreads are in units of `within`, and counts include the (sd / within)² rewards that the prior
+    is worth. The network's output is 0 at first: learning starts from p_i ∝ exp(−5 T_i g_i² / sd²), where
+    g_i is the gap of the arm's posterior mean to the greatest.
+    """
+
+    name: ClassVar[str] = "index-gaussian"
+
+    def features(self, counts: Counts) -> tuple[Array, Array]:
+        """The network's inputs for each arm [8, K], and 5 T_i (max_j m_j − m_i)² / sd² [K]."""
+        xp = namespace(counts.pulls)
+        pulls, left = counts.pulls, xp.maximum(self.horizon - counts.rounds, 0)
+        total = pulls + (self.sd / self.within) ** 2
+        means, spread = self.posterior(counts)
+        gap = means.max() - means
+        best = xp.where(gap == 0, spread, 0).max()
+        same = xp.ones_like(means)
+        seen = (
+            (means - self.mean) / self.within,
+            spread / self.within,
+            gap / spread,
+            gap / xp.sqrt(spread**2 + best**2),
+            xp.log(total) - 1,
+            xp.log(xp.maximum(left, 1)) / 5 * same,
+            left / self.horizon * same,
+            xp.log1p(left / total) - 1,
+        )
+        return xp.stack(seen), 5 * pulls * (gap / self.sd) ** 2

@@ -1,0 +1,34 @@
+"""LSTM for rewards of any size."""
+
+import dataclasses
+import math
+from typing import ClassVar
+
+from gradband.core.arrays import Array
+from gradband.core.errors import number, positive
+from gradband.policies.base import Params
+from gradband.policies.lstm import LSTM, Memory
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GaussianLSTM(LSTM):
+    """As `lstm`, on normalised rewards: of μ_i ~ N(mean, within²) and Y ~ N(μ_i, sd²), most are in [0, 1].
+
+    A reward's mean becomes ½, and two of its standard deviations, √(within² + sd²), become ½ as well.
+    """
+
+    name: ClassVar[str] = "lstm-gaussian"
+    unit: ClassVar[bool] = False
+    mean: float = 0.0
+    within: float = 1.0
+    sd: float = 1.0
+
+    def check(self) -> None:
+        super().check()
+        number(f"mean of {self.name}", self.mean)
+        positive(f"within of {self.name}", self.within)
+        positive(f"sd of {self.name}", self.sd)
+
+    def update(self, params: Params, state: Memory, arm: Array, reward: Array) -> Memory:
+        scale = 4 * math.hypot(self.within, self.sd)
+        return super().update(params, state, arm, 0.5 + (reward - self.mean) / scale)

@@ -1,0 +1,36 @@
+"""What policies with independent normal beliefs share."""
+
+import dataclasses
+from typing import ClassVar
+
+from gradband.core.arrays import Array, namespace
+from gradband.core.errors import number, positive
+from gradband.policies.base import Counting, Counts, Params
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Normal(Counting):
+    """A policy that believes μ_i ~ N(mean, within²) before the first pull, and Y ~ N(μ_i, sd²).
+
+    `sd`, the standard deviation of a reward around its arm's mean, is taken as known.
+    """
+
+    any_sums: ClassVar[bool] = True
+    mean: float = 0.0
+    within: float = 1.0
+    sd: float = 1.0
+
+    def check(self) -> None:
+        super().check()
+        number(f"mean of {self.name}", self.mean)
+        positive(f"within of {self.name}", self.within)
+        positive(f"sd of {self.name}", self.sd)
+
+    def posterior(self, counts: Counts) -> tuple[Array, Array]:
+        """Means and standard deviations [K] of the arms' normal posteriors."""
+        total = counts.pulls * self.within**2 + self.sd**2
+        moved = self.within**2 * (counts.sums - counts.pulls * self.mean) / total
+        return self.mean + moved, self.within * self.sd / namespace(total).sqrt(total)
+
+    def estimates(self, params: Params, state: Counts) -> Array:
+        return self.posterior(state)[0]
