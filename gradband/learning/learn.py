@@ -70,7 +70,8 @@ def learn(
             (see `gradband.learning.recipes`).
         iterations: L.
         instances: m.
-        estimator: The gradient estimator, or just its baseline.
+        estimator: The gradient estimator, or just its baseline. `Estimator("self", objective="cvar:0.1")`
+            learns for the worst tenth of the instances, as does a recipe with that objective.
         optimizer: Any Optax optimiser with any schedule; it is given −ĝ, since Optax descends. Or a pair
             of a name, by which a checkpoint recognises it, and the optimiser.
         scale: "log" moves positive parameters such as SoftElim's θ on a logarithmic scale with base 10:
@@ -125,7 +126,7 @@ def learn(
 
 def show_steps(update: progress_bars.Update) -> Callable[[Step], None]:
     """Shows steps on a bar."""
-    return lambda step: update(step.iteration / step.iterations, str(step))
+    return lambda step: update(step.share, str(step))
 
 
 def learn_by_gradients(policy: Policy, problem: Problem, wishes: Wishes, session: Session) -> Learned:
@@ -187,9 +188,13 @@ def _steps(plan: Plan, state: TrainingState) -> Iterator[Step]:
 def _ascend(plan: Plan, state: TrainingState, stage: Stage, key: jax.Array) -> Iterator[Step]:
     """The remaining iterations of one stage: Algorithm 1."""
     horizon, iterations, alpha = stage.policy.horizon, stage.iterations, 1.0
-    steps = plan.steps(stage)
+    steps, tail = plan.steps(stage), stage.aim.share is not None
+    if tail and state.threshold is None:
+        nothing = Controls(threshold=0.0)
+        first = stage.compute(stage.job(params=state.stage_start, key=key, iteration=0, controls=nothing))
+        state.move_threshold(stage.quantile(first))
     if steps.optimizer is PLAIN:
-        plain = Controls(critic=stage.critic)
+        plain = Controls(critic=stage.critic, threshold=state.threshold)
         first = stage.compute(stage.job(params=state.stage_start, key=key, iteration=0, controls=plain))
         c = steps.bound_on_norm(state.stage_start, first)
         if first.fault or not 0 < c < math.inf:
@@ -201,11 +206,13 @@ def _ascend(plan: Plan, state: TrainingState, stage: Stage, key: jax.Array) -> I
     state.begin(steps.first_state(state.params), stage.critic)
     while state.iteration < iterations and not state.stopped:
         i = state.iteration + 1
-        controls = stage.controls(i, plan.temperature, state.critic)
-        job = stage.job(params=state.params, key=key, iteration=i, controls=controls)
-        state.take(stage.compute(job), steps, alpha, horizon)
-        seen = (float(state.history[name][-1]) for name in ("norm", "regret", "regret_se"))
-        yield Step(i, iterations, horizon, state.params, *seen)
+        controls = stage.controls(i, plan.temperature, state.critic, state.threshold)
+        found = stage.compute(stage.job(params=state.params, key=key, iteration=i, controls=controls))
+        if tail and not found.fault:
+            state.move_threshold(stage.quantile(found))
+        state.take(found, steps, alpha, horizon)
+        norm, regret, se = (float(state.history[name][-1]) for name in ("norm", "regret", "regret_se"))
+        yield Step(i, iterations, horizon, state.params, norm, regret, se)
 
 
 Trainer = Callable[[Policy, Problem, Wishes, Session], Learned]

@@ -20,6 +20,7 @@ from gradband.policies.base import Policy as Policy
 from gradband.policies.base import Spec as Spec
 from gradband.policies.base import State as State
 from gradband.policies.bayes_ucb import BayesUCB as BayesUCB
+from gradband.policies.beta_softelim import BetaSoftElim as BetaSoftElim
 from gradband.policies.boltzmann import Boltzmann as Boltzmann
 from gradband.policies.discounted_index import DiscountedIndexNetwork as DiscountedIndexNetwork
 from gradband.policies.discounted_kl_softelim import DiscountedKLSoftElim as DiscountedKLSoftElim
@@ -34,6 +35,7 @@ from gradband.policies.gaussian_ts import GaussianTS as GaussianTS
 from gradband.policies.gittins import Gittins as Gittins
 from gradband.policies.greedy import Greedy as Greedy
 from gradband.policies.hierarchical_ts import HierarchicalTS as HierarchicalTS
+from gradband.policies.index_by_arm import IndexByArm as IndexByArm
 from gradband.policies.index_network import IndexNetwork as IndexNetwork
 from gradband.policies.kl_softelim import KLSoftElim as KLSoftElim
 from gradband.policies.kl_ucb import KLUCB as KLUCB
