@@ -16,7 +16,7 @@ from gradband.core.errors import unknown
 from gradband.engine import processes
 from gradband.gradient.baselines import Baseline
 from gradband.gradient.estimator import Controls, Estimator
-from gradband.learning import interruption, q_learning, search
+from gradband.learning import auto, interruption, q_learning, search
 from gradband.learning.ascent import PLAIN
 from gradband.learning.checkpoint import Step, TrainingState
 from gradband.learning.plan import Plan, Session, Wishes, make_plan
@@ -64,7 +64,9 @@ def learn(
 
     Args:
         policy: A `Policy`, a learned one to continue from, a name or a policy file. DQN is learned by
-            `q_learning.train`, which takes only L, m, the seed, the memory and `progress`.
+            `q_learning.train`, which takes only L, m, the seed, the memory and `progress`. "auto", or
+            "auto:10min", learns the policies that suit the problem within a budget, compares them with the
+            usual policies, and returns the best: `about["auto"]` says what was tried, and why.
         problem: A `Problem`, a fit, a name or a TOML file.
         recipe: A name, a `Recipe`, or a TOML file (docs/recipes.md); by default the policy's usual one
             (see `gradband.learning.recipes`).
@@ -100,8 +102,9 @@ def learn(
     >>> learned.history["regret"].shape
     (5,)
     """
-    problem = as_problem(problem)
-    policy, params = unpack(policy, problem, params)
+    problem, budget = as_problem(problem), auto.parse_auto(policy)
+    if budget is None:
+        policy, params = unpack(policy, problem, params)
     imitate = None if imitate is None else resolve(imitate, problem)
     wishes = Wishes(
         recipe=recipe,
@@ -116,11 +119,14 @@ def learn(
         params=params,
     )
     file = Path(checkpoint) if checkpoint else None
-    if policy.trainer not in TRAINERS:
+    if isinstance(policy, Policy) and policy.trainer not in TRAINERS:
         raise unknown(f"trainer of {policy.name}", policy.trainer, TRAINERS)
     wanted = progress if callable(progress) or processes.first() else False
     with progress_bars.follow("learning", wanted, show_steps) as report:
         session = Session(seed, devices, memory, engine, report, file, checkpoint_every, resume)
+        if budget is not None:
+            return auto.learn(problem, budget, wishes, session, learn_by_gradients)
+        assert isinstance(policy, Policy)
         return TRAINERS[policy.trainer](policy, problem, wishes, session)
 
 
