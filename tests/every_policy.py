@@ -29,7 +29,7 @@ def learned(name, arms=ARMS, horizon=HORIZON, **settings):
     policy = dataclasses.replace(gb.policies.named(name), **settings).bind(arms, horizon)
     params = policy.init(jax.random.key(1))
     rng = np.random.default_rng(2)
-    if name in ("lstm", "index", "discounted-index", "lstm-gaussian", "index-gaussian"):
+    if name in ("lstm", "index", "index-by-arm", "discounted-index", "lstm-gaussian", "index-gaussian"):
         params = {
             key: np.asarray(leaf) + 0.1 * rng.normal(size=leaf.shape).astype(np.float32)
             for key, leaf in params.items()
@@ -37,6 +37,6 @@ def learned(name, arms=ARMS, horizon=HORIZON, **settings):
         } | {key: leaf for key, leaf in params.items() if key == "forgetting"}
     if name == "discounted-kl-softelim":
         params = {"theta": 0.4, "a": 0.7, "b": 2.3, "forgetting": 0.03}
-    if name == "kl-softelim":
+    if name in ("kl-softelim", "beta-softelim"):
         params = {"theta": 0.4, "a": 0.7, "b": 2.3}
     return Learned(policy, policy.as_params(params), {}, {})

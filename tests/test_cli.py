@@ -242,6 +242,18 @@ def test_a_recipe_file_is_followed(run, tmp_path):
     assert (about["recipe"], about["instances"]) == ("mine", 64)
 
 
+def test_compare_shows_quantiles_if_asked(run):
+    asked = run("compare", "--policies", "ts,uniform", *TINY, "--quantiles")
+    assert asked.status == 0
+    assert "95 % quantile" in asked.out
+    assert "99 % quantile" in asked.out
+    found = run("compare", "--policies", "ts,uniform", *TINY, "--quantiles", "--json").json["policies"]
+    assert all(row["regret_q95_low"] <= row["regret_q95"] <= row["regret_q99"] for row in found)
+    plain = run("compare", "--policies", "ts,uniform", *TINY, "--json").json["policies"]
+    assert [row["regret"] for row in plain] == [row["regret"] for row in found]
+    assert "regret_q95" not in plain[0]
+
+
 def test_learn_has_few_options():
     """The rest is in recipes."""
     assert len(inspect.signature(app.learn).parameters) - 1 <= 18  # the problem is an argument

@@ -12,7 +12,7 @@ from gradband.core.pytrees import flattened
 from gradband.engine import blocks
 from gradband.exact import by_enumeration
 from gradband.gradient import estimator
-from gradband.policies import LSTM, Counts, IndexNetwork, KLSoftElim
+from gradband.policies import LSTM, BetaSoftElim, Counts, IndexByArm, IndexNetwork, KLSoftElim
 
 pytestmark = pytest.mark.brief
 
@@ -153,7 +153,12 @@ def test_kl_softelim_is_its_formula():
 
 @pytest.mark.parametrize(
     "policy",
-    [LSTM(hidden=8), pytest.param(IndexNetwork(hidden=8), marks=pytest.mark.slow), KLSoftElim()],
+    [
+        LSTM(hidden=8),
+        pytest.param(IndexNetwork(hidden=8), marks=pytest.mark.slow),
+        IndexByArm(hidden=8),
+        KLSoftElim(),
+    ],
     ids=lambda p: p.name,
 )
 def test_a_file_keeps_the_policy(policy, tmp_path):
@@ -168,7 +173,11 @@ def test_a_file_keeps_the_policy(policy, tmp_path):
 @pytest.mark.parametrize("baseline", [pytest.param("self", marks=pytest.mark.slow), "luck"])
 @pytest.mark.parametrize(
     "policy",
-    [LSTM(hidden=3, head=2.0), pytest.param(IndexNetwork(hidden=3), marks=pytest.mark.slow)],
+    [
+        LSTM(hidden=3, head=2.0),
+        *(pytest.param(kind(hidden=3), marks=pytest.mark.slow) for kind in (IndexNetwork, IndexByArm)),
+        BetaSoftElim(theta=0.3, a=0.8, b=1.4),
+    ],
     ids=lambda p: p.name,
 )
 def test_gradients_through_a_rollout_agree_with_the_exact_ones(policy, baseline):

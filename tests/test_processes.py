@@ -34,7 +34,7 @@ def start(count, *words, prefixes=None, address="127.0.0.1"):
     return [
         subprocess.Popen(
             [*(prefixes[rank] if prefixes else []), *LEARN, *words]
-            + ["--coordinator", where, "--processes", str(count), "--process-id", str(rank)],
+            + ["--coordinator", where, "--process", f"{rank}/{count}"],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -254,7 +254,7 @@ def test_a_signal_in_the_last_iteration_is_one_to_all(tmp_path):
         (("host:99999", 2, 0), "an address such as"),
         (("host:80", 2, 2), "below the number of processes"),
         (("host:80", 0, 0), "processes must be"),
-        (("host:80", 2, -1), "process-id must be"),
+        (("host:80", 2, -1), "the number of a process must be"),
     ],
 )
 def test_what_is_said_of_the_processes_is_checked(given, says):

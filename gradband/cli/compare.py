@@ -20,6 +20,13 @@ def compare(
     seed: options.Seed = 0,
     devices: options.Devices = None,
     memory: options.Memory = None,
+    quantiles: Annotated[
+        bool,
+        Option(
+            "--quantiles",
+            help="Show the regret that 95 % and 99 % of the instances do not exceed, with 95 % intervals.",
+        ),
+    ] = False,
     out: Annotated[Path | None, Option(help="Folder for files (default: runs/PROBLEM-compare).")] = None,
     json: options.Json = False,
 ) -> None:
@@ -39,10 +46,12 @@ def compare(
       gradband compare --policies runs/two-point-softelim/policy.safetensors,ts --instances 100000
 
       gradband compare --policies ts,my_policies.py:Tempered
+
+      gradband compare bernoulli-10 --policies ts,gittins --quantiles
     """
     import gradband as gb
     from gradband.cli import figures
-    from gradband.evaluation.evaluate import fresh_instances
+    from gradband.evaluation.evaluate import TAIL, fresh_instances
     from gradband.evaluation.standing import OPTIMAL, stages, usual_policies
     from gradband.policies.given import from_command_line
 
@@ -64,6 +73,7 @@ def compare(
             seed=seed,
             devices=devices,
             memory=memory,
+            quantiles=TAIL if quantiles else (),
             progress=terminal.in_turn(update, stages(entries)),
         )
     files = {"figure": str(folder / "regret.png"), "result": str(folder / "result.json")}
@@ -72,5 +82,11 @@ def compare(
     figures.comparison(Path(files["figure"]), title, found)
     notes = f"{found.note}\nFiles: {', '.join(files.values())}"
     title = f"{title}, {found.instances} instances"
-    (table,) = found.tables()
-    terminal.emit(result, json, lambda: terminal.show(table, title, notes), files["result"])
+    table, *more = found.tables()
+
+    def show() -> None:
+        terminal.show(table, title, notes)
+        for each in more:
+            terminal.show(each)
+
+    terminal.emit(result, json, show, files["result"])

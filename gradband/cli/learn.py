@@ -14,6 +14,7 @@ from gradband.cli import options, shared, terminal
 from gradband.core.errors import InputError, StoppedError
 
 if TYPE_CHECKING:
+    from gradband.core.results import TextTable
     from gradband.evaluation.compare_with_defaults import Situation
     from gradband.evaluation.outcome import Outcome
     from gradband.policies import Policy
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 def learn(
     problem: options.ProblemName = "two-point",
-    policy: options.PolicyName = "softelim",
+    policy: options.LearnedName = None,
     arms: options.Arms = None,
     horizon: options.Horizon = None,
     recipe: Annotated[
@@ -32,6 +33,13 @@ def learn(
             metavar="NAME|FILE",
             help="How to learn: gradband (few parameters), algorithm-1 (as the paper prints it), network, "
             "index, paper or paper-yogi (the LSTM of Appendix F), or a TOML file of your own.",
+        ),
+    ] = None,
+    objective: Annotated[
+        str | None,
+        Option(
+            help="What to minimise: mean (the Bayes regret), or cvar:0.1 (the mean regret on the worst "
+            "tenth of the instances)."
         ),
     ] = None,
     imitate: Annotated[
@@ -70,11 +78,18 @@ def learn(
             "address of the first.",
         ),
     ] = None,
-    peers: Annotated[int | None, Option("--processes", help="Number of processes.")] = None,
-    rank: Annotated[int | None, Option("--process-id", help="Number of this process, from 0.")] = None,
+    process: Annotated[
+        str | None,
+        Option(metavar="I/COUNT", help="Number of this process, from 0, and how many there are: 0/2."),
+    ] = None,
     json: options.Json = False,
 ) -> None:
     """Learn a policy, compare it with Thompson sampling and the optimum, and save it.
+
+    With --policy auto, which is the default on a fitted problem, several kinds of
+    policies are learned, for about two minutes on two cores (auto:10min for ten), and
+    the best of them and of the usual policies is saved. The result depends on the
+    seed and the budget, not on the clock.
 
     All other settings of learning are in a recipe: a name, or a TOML file with
     what differs from the default recipe. For example, mine.toml may contain
@@ -86,8 +101,8 @@ def learn(
       optimizer = { name = "adam", learning_rate = 0.05, decay = 0.99 }
 
     Its keys: base (the recipe to start from), iterations, instances, most, estimator,
-    optimizer, scale, temperature, entropy, curriculum, settings, survey, choose,
-    imitating, tuning. docs/recipes.md explains them.
+    objective, optimizer, scale, temperature, entropy, curriculum, settings, survey, choose,
+    imitating, tuning, guided_from. docs/recipes.md explains them.
 
     Examples:
 
@@ -99,11 +114,15 @@ def learn(
 
       gradband learn uniform-2 --policy lstm --imitate optimal
 
+      gradband learn bernoulli-10 --policy kl-softelim --objective cvar:0.1
+
       gradband learn distractors --arms 10 --policy lstm --recipe paper
 
       gradband learn two-point --policy my_policies.py:Tempered
 
       gradband learn runs/tests-fit/fitted.toml --policy index --report page.html
+
+      gradband learn bernoulli-10 --policy auto:5min
 
       srun gradband learn bernoulli-10 --policy index --coordinator auto
     """
@@ -112,37 +131,41 @@ def learn(
     from gradband.engine import processes
     from gradband.evaluation.evaluate import fresh_instances
     from gradband.evaluation.outcome import MOST_INSTANCES
+    from gradband.learning.auto import parse_auto
     from gradband.policies.policy_file import named_parameters
 
     began = time.perf_counter()
-    if any(value is not None for value in (coordinator, peers, rank)):
-        processes.connect(None if coordinator == "auto" else coordinator, peers, rank)
-    task, start = options.load_problem(problem, arms, horizon), options.parse_policy(policy)
-    label = shared.label_of(task, problem)
-    folder = folder_of_first(out or Path("runs") / shared.file_name(f"{label}-{start.name}"))
+    if coordinator is not None or process is not None:
+        processes.connect(None if coordinator == "auto" else coordinator, *parse_process(process))
+    task, fitted = options.load_problem(problem, arms, horizon), problems.fit_of(problem)
+    own = recipe or objective or imitate or iterations or instances  # of one policy's learning
+    policy = policy or ("auto" if fitted is not None and not own else "softelim")
+    budget, label = parse_auto(policy), shared.label_of(task, problem)
+    start = None if budget is not None else options.parse_policy(policy)
+    name = "auto" if start is None else start.name
+    folder = folder_of_first(out or Path("runs") / shared.file_name(f"{label}-{name}"))
     fresh_instances(task, MOST_INSTANCES if compare_on is None else compare_on)
-    fitted = problems.fit_of(problem)
     if report is not None and fitted is None:
         raise InputError("--report needs a problem that gradband fit wrote: it is about past experiments")
     if report is not None:
         shared.make_folder(report.parent)
     where: dict[str, Any] = {"seed": seed, "devices": devices, "memory": memory}
     settings = where | {
-        "recipe": recipe,
+        "recipe": recipe if objective is None else recipe_for(objective, recipe, start, task),
         "iterations": iterations,
         "instances": instances,
         "imitate": reference(imitate, task) if imitate else None,
-        "params": options.parse_start(policy, start, task),
+        "params": None if start is None else options.parse_start(policy, start, task),
         "checkpoint": folder / "checkpoint.safetensors",
         "resume": resume,
     }
     shared.make_folder(folder)
-    learned = train(start, task, settings)
+    learned = train(start or policy, task, settings)
     names = {"policy": "policy.safetensors", "curve": "training.png", "result": "result.json"}
     files = {what: str(folder / name) for what, name in names.items()}
     learned.about["source"] = problem  # where explain finds a prior that is in a file of its own
     learned.save(files["policy"])
-    free = train_unguarded(start, learned, task, settings)
+    free = train_unguarded(start or learned.policy, learned, task, settings)
     outcome, note = assess((learned, free), task, fitted, compare_on, where, files["policy"])
     learned.about["evaluation"] = outcome.evaluation()
     learned.save(files["policy"])
@@ -150,7 +173,7 @@ def learn(
     if report is not None and fitted is not None:
         more = {"decision": write_page(outcome, fitted, label, report, where | {"instances": compare_on})}
         files["page"] = str(report)
-    title, shown = f"{start.name} on {label}", named_parameters(learned.params)
+    title, shown = f"{learned.policy.name} on {label}", named_parameters(learned.params)
     figures.training_curve(Path(files["curve"]), title, learned.history, shown, outcome.levels())
     result = {
         "problem": shared.about(task, problem),
@@ -166,6 +189,27 @@ def learn(
         terminal.emit(result, json, lambda: show(outcome, title, notes), files["result"])
     if learned.stopped:
         raise RuntimeError(f"learning stopped early: {learned.stopped}; the last good policy was saved")
+
+
+def parse_process(text: str | None) -> tuple[int | None, int | None]:
+    """How many processes there are, and the number of this one, from `I/COUNT`."""
+    if text is None:
+        return None, None
+    own, _, count = text.partition("/")
+    if not own.isdecimal() or not count.isdecimal():
+        raise InputError(f"process must be I/COUNT, such as 0/2 for the first of two, not {text!r}")
+    return int(count), int(own)
+
+
+def recipe_for(objective: str, recipe: str | None, start: "Policy | None", task: "Problem") -> Any:
+    """The recipe with another objective."""
+    from gradband.learning import recipes
+    from gradband.policies import binding
+
+    if start is None or start.trainer != "gradband":
+        name = "auto" if start is None else start.name
+        raise InputError(f"objective does not apply to {name}: name a policy that is learned by gradients")
+    return recipes.choose(binding.check(start, task), recipe).aiming(objective)
 
 
 def reference(text: str, task: "Problem") -> Any:
@@ -186,8 +230,10 @@ def folder_of_first(folder: Path) -> Path:
     return Path(scratch.name)
 
 
-def train(start: "Policy", task: "Problem", settings: dict[str, Any], what: str = "learning") -> "Learned":
-    """Learns under a progress bar. If it is interrupted, the message says how to resume."""
+def train(
+    start: "Policy | str", task: "Problem", settings: dict[str, Any], what: str = "learning"
+) -> "Learned":
+    """Learns a policy, or `auto`, under a progress bar. If it is interrupted, it says how to resume."""
     import gradband as gb
     from gradband.core.files import before
     from gradband.engine import processes
@@ -196,7 +242,10 @@ def train(start: "Policy", task: "Problem", settings: dict[str, Any], what: str 
 
     file = settings["checkpoint"]
     there = file is None or any(map(os.path.lexists, (file, before(file))))
-    if settings["resume"] and start.trainer == "gradband" and processes.first() and not there:
+    if isinstance(start, str) and file is not None:
+        there = any(file.parent.glob(f"{file.stem}-*"))
+    by_gradients = isinstance(start, str) or start.trainer == "gradband"
+    if settings["resume"] and by_gradients and processes.first() and not there:
         print(f"gradband: no checkpoint in {file.parent}: starting from scratch", file=sys.stderr)
 
     try:
@@ -214,7 +263,8 @@ def train_unguarded(
     from gradband.evaluation.outcome import size_of
     from gradband.gradient.estimator import FEW
 
-    if task.guardrails is None or size_of(learned.params) > FEW:
+    usual = not len(learned.history["regret"])  # nothing was learned
+    if task.guardrails is None or usual or size_of(learned.params) > FEW:
         return None
     anew = settings | {"checkpoint": None, "resume": False}
     return train(start, task.replace(guardrails=None), anew, "learning without guardrails")
@@ -234,16 +284,18 @@ def assess(
     sentence about the optimum.
     """
     from gradband.evaluation import compare_with_defaults, outcome, price
+    from gradband.evaluation.evaluate import TAIL
     from gradband.evaluation.standing import Standing
     from gradband.learning import interruption
 
     learned, paid = both[0], None
     how = where | {"instances": compare_on or outcome.instances_to_compare_on(learned, task)}
+    tail = {"quantiles": TAIL} if "objective" in learned.about["training"] else {}
     situations: list[Situation] = []
     saved = f"interrupted while comparing; the learned policy is saved in {file}"
     try:
         with interruption.at_once(f"{saved}, and the same command with --resume only compares"):
-            table = shared.measure(outcome.entries_to_compare(learned, task), task, **how)
+            table = shared.measure(outcome.entries_to_compare(learned, task), task, **how, **tail)
             if fitted is not None:
                 with terminal.progress("gain") as update:
                     situations = compare_with_defaults.measure(
@@ -291,10 +343,31 @@ def show(outcome: "Outcome", title: str, notes: str) -> None:
     seconds = outcome.learned.about["training"]["seconds"]
     verdict = outcome.verdict.in_words(outcome.problem)
     learned = f"Learned {params_in_words(outcome.learned.params)} in {seconds:.1f} s."
+    if (tried := outcome.learned.about.get("auto")) is not None:
+        terminal.show(table_of_auto(tried))
+        if not outcome.learned.history["regret"].size:
+            learned, verdict = "Nothing learned is kept.", ""
     notes = notes if outcome.price is None else f"{outcome.price.in_words()}\n{notes}"
     terminal.show(outcome.standing.as_text(title, f"{learned}\n{verdict}\n{notes}"))
+    for table in outcome.standing.table.quantile_tables():
+        terminal.show(table)
     if outcome.situations:
         show_gain(list(outcome.situations))
+
+
+def table_of_auto(tried: dict[str, Any]) -> "TextTable":
+    """What `auto` tried, and why it chose."""
+    from gradband.core.figures import shortened
+    from gradband.core.results import TextTable
+
+    rows = [
+        [shortened(row["name"]), f"{row['regret']:.3f}", f"{row['se']:.3f}", f"{row['seconds']:.1f}"]
+        for row in tried["tried"]
+    ]
+    left = [f"{name} was left out: it {why}." for name, why in tried["left_out"].items()]
+    title = f"Tried by auto, on {tried['instances']} instances"
+    columns = ["policy", "Bayes regret", "± se", "seconds"]
+    return TextTable(title, columns, rows, "\n".join([tried["why"], *left]))
 
 
 def show_gain(situations: "list[Situation]") -> None:

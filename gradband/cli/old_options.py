@@ -24,6 +24,10 @@ IN_A_RECIPE = {
 """the line of a recipe file that replaces an option of `gradband learn`"""
 MOVED = {
     "--batch": "--batch of learn is now --instances, and what was --instances is --compare-on",
+    **dict.fromkeys(
+        ("--processes", "--process-id"),
+        "--processes and --process-id are one option now: --process 0/4 is the first of four processes",
+    ),
     **{
         f"--{key}": f"--{key} is not an option of learn: set {key} in a problem file (docs/problems.md)"
         for key in ("noise", "afterwards")

@@ -77,6 +77,14 @@ PolicyName = Annotated[
         "settings follow a colon, as in lstm:hidden=30+head=1."
     ),
 ]
+LearnedName = Annotated[
+    str | None,
+    Option(
+        help=f"{', '.join(policy_names(trained=True))}, a class of your own (my_policies.py:Tempered), "
+        "or auto, which tries several; settings follow a colon, as in lstm:hidden=30+head=1 and "
+        "auto:10min (default: softelim; on a fitted problem auto, unless options say how to learn)."
+    ),
+]
 Policies = Annotated[
     str | None,
     Option(

@@ -1,10 +1,11 @@
-"""Means with standard errors."""
+"""Means, quantiles and means of tails, with their errors."""
 
 import dataclasses
 import math
 
 import numpy as np
 
+TAIL = 0.025  # outside each end of a 95 % interval
 HALF = 1.959964  # standard errors in half of a 95 % interval
 
 
@@ -47,6 +48,52 @@ def mean_and_spread(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return mean, mean * np.nan
     rest = values - mean[..., None]
     return mean, np.sqrt(np.add.reduce(rest * rest, axis=-1) / (count - 1))
+
+
+@dataclasses.dataclass(frozen=True)
+class Quantile:
+    """A quantile of a sample, and a 95 % interval for that of the population, from order statistics.
+
+    An end of the interval is infinite if the sample is too small to have one.
+
+    >>> print(Quantile.of(np.arange(1.0, 1001.0), 0.95))
+    950.000 [936.000, 963.000]
+    """
+
+    level: float
+    value: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: np.ndarray, level: float) -> "Quantile":
+        """The smallest value that is not below a share `level` of the values."""
+        from scipy.special import bdtrik  # slow to import
+
+        count = values.size
+        place = max(math.ceil(count * level - 1e-9), 1)
+        # The number of values below the population's quantile is binomial, at most if there are ties.
+        low, high = (math.ceil(bdtrik(tail, count, level)) for tail in (TAIL, 1 - TAIL))
+        places = [at - 1 for at in (place, max(low, 1), min(high + 1, count))]
+        found, least, most = np.partition(values, places)[places].tolist()
+        return cls(level, found, least if low else -math.inf, most if high < count else math.inf)
+
+    def __str__(self) -> str:
+        return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
+
+
+def losses_in_tail(values: np.ndarray, share: float) -> np.ndarray:
+    """τ + (x − τ)⁺ / share for each value x, whose mean is that of the greatest `share` of the values.
+
+    τ is their quantile 1 − share. Its own error does not matter for the mean's standard error: the mean
+    does not change to first order with τ (Rockafellar and Uryasev, 2000).
+
+    >>> losses_in_tail(np.array([1.0, 2.0, 3.0, 6.0]), 0.5).mean()
+    4.5
+    """
+    place = max(math.ceil(values.size * (1 - share) - 1e-9), 1) - 1
+    threshold = np.partition(values, place)[place]
+    return threshold + np.maximum(values - threshold, 0) / share
 
 
 def clustered(values: np.ndarray, owner: np.ndarray) -> Mean:

@@ -35,13 +35,15 @@ def connect(coordinator: str | None = None, count: int | None = None, rank: int 
     """
     given = [value is not None for value in (coordinator, count, rank)]
     if any(given) and not all(given):
-        raise InputError("coordinator, processes and process-id must be given together, or none of them")
+        raise InputError(
+            "coordinator and process must be given together (--process 0/2 is the first of two), or neither"
+        )
     if coordinator is not None:
         host, _, port = coordinator.rpartition(":")
         if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
             raise InputError(f"coordinator must be an address such as 10.0.0.1:12345, not {coordinator!r}")
-        if whole("process-id", rank, least=0) >= whole("processes", count):
-            raise InputError(f"process-id must be below the number of processes, {count}, not {rank}")
+        if whole("the number of a process", rank, least=0) >= whole("the number of processes", count):
+            raise InputError(f"process must be below the number of processes, {count}, not {rank}")
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     usual = signal.getsignal(signal.SIGTERM)
     try:
@@ -55,7 +57,7 @@ def connect(coordinator: str | None = None, count: int | None = None, rank: int 
     except ValueError as error:
         raise InputError(
             "no other processes were found: start them under Slurm, Open MPI or Kubernetes, or give "
-            f"coordinator, processes and process-id ({str(error).splitlines()[0]})"
+            f"coordinator and process ({str(error).splitlines()[0]})"
         ) from None
     except RuntimeError as error:
         raise RuntimeError(f"the other processes did not answer: {str(error).splitlines()[0]}") from None

@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,9 +12,9 @@ import numpy as np
 
 from gradband.core import figures, prng
 from gradband.core import progress as progress_bars
-from gradband.core.errors import InputError, whole
+from gradband.core.errors import InputError, number, whole
 from gradband.core.results import Result, TextTable
-from gradband.core.statistics import Mean
+from gradband.core.statistics import Mean, Quantile, losses_in_tail
 from gradband.engine import blocks, diagnosis, measure
 from gradband.policies import TABLES, Params, Policy, as_policy, given
 from gradband.policies.given import Given
@@ -24,6 +24,7 @@ from gradband.problems import GivenProblem, Problem, as_problem
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+TAIL = (0.95, 0.99)  # levels of the quantiles that commands show
 SHOWN = 4  # rows in a comparison's repr
 
 
@@ -47,12 +48,30 @@ class Row:
     def reward(self) -> Mean:
         return Mean.of(self.rewards)
 
+    def quantile(self, level: float) -> Quantile:
+        """A quantile of the regret of an instance, with a 95 % interval.
+
+        Args:
+            level: Between 0 and 1, such as 0.95: the regret that 95 % of the instances do not exceed.
+        """
+        return Quantile.of(self.regrets, _between("level", level))
+
+    def cvar(self, share: float) -> Mean:
+        """The mean regret on the worst instances: the conditional value at risk.
+
+        Args:
+            share: How many of the instances are the worst ones, such as 0.1.
+        """
+        return Mean.of(losses_in_tail(self.regrets, _between("share", share)))
+
 
 @dataclasses.dataclass(frozen=True)
 class Comparison(Result):
     """Rows sorted by regret."""
 
     rows: tuple[Row, ...]
+    quantiles: tuple[float, ...] = ()
+    """levels of the quantiles of regret that tables and `as_dict` show"""
 
     def __getitem__(self, name: str) -> Row:
         for row in self.rows:
@@ -63,6 +82,17 @@ class Comparison(Result):
     def difference(self, one: str, other: str) -> Mean:
         """Regret of one policy minus that of another, paired by instance."""
         return Mean.of(self[one].regrets - self[other].regrets)
+
+    def difference_in_tail(self, one: str, other: str, share: float) -> Mean:
+        """Mean regret of one policy on its worst instances minus that of another on its own.
+
+        Args:
+            one: The name of a row.
+            other: The name of another row.
+            share: How many of the instances are the worst ones, such as 0.1.
+        """
+        tails = (losses_in_tail(self[name].regrets, _between("share", share)) for name in (one, other))
+        return Mean.of(np.subtract(*tails))
 
     def share(self, name: str, start: str, goal: float) -> Mean:
         """The share of the way from the regret of `start` to `goal` that a policy covers.
@@ -77,7 +107,7 @@ class Comparison(Result):
 
     def without(self, name: str) -> "Comparison":
         """The other rows."""
-        return Comparison(tuple(row for row in self.rows if row.name != name))
+        return dataclasses.replace(self, rows=tuple(row for row in self.rows if row.name != name))
 
     @property
     def instances(self) -> int:
@@ -96,6 +126,7 @@ class Comparison(Result):
                 "se": row.regret.se,
                 "reward": row.reward.mean,
                 "reward_se": row.reward.se,
+                **quantiles_by_name(row, self.quantiles),
                 "seconds": row.seconds,
             }
             for row in self.rows
@@ -108,7 +139,17 @@ class Comparison(Result):
             for row in self.rows
         ]
         columns = ["policy", "Bayes regret", "± se", "reward", "± se"]
-        return [TextTable(f"{self.instances} instances", columns, rows)]
+        return [TextTable(f"{self.instances} instances", columns, rows), *self.quantile_tables()]
+
+    def quantile_tables(self) -> list[TextTable]:
+        """A table of the quantiles of regret, if there are any to show."""
+        rows = []
+        for row in self.rows if self.quantiles else ():
+            found = [row.quantile(level) for level in self.quantiles]
+            cells = [text for q in found for text in (f"{q.value:.3f}", f"{q.low:.3f} – {q.high:.3f}")]
+            rows.append([figures.shortened(row.name), *cells])
+        columns = [word for q in self.quantiles for word in (f"{100 * q:g} % quantile", "95 % interval")]
+        return [TextTable("Quantiles of regret", ["policy", *columns], rows)] if rows else []
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """Draws the regrets as bars, with their standard errors.
@@ -139,6 +180,7 @@ def evaluate(
     devices: int | None = None,
     memory: int | str | None = None,
     engine: str | None = None,
+    quantiles: Sequence[float] = (),
     progress: Callable[[str, float], None] | bool | None = None,
 ) -> Comparison:
     """Bayes regret of each policy on fresh instances, the same for all.
@@ -156,6 +198,8 @@ def evaluate(
         devices: How many blocks of instances are computed at a time.
         memory: A limit for the whole process, such as "2GB".
         engine: "lanes" or "xla"; by default lanes on a CPU, and XLA for what lanes do not support.
+        quantiles: Levels of the quantiles of regret to show, such as (0.95, 0.99): what 95 % and 99 % of
+            the instances do not exceed. `Row.quantile` and `Row.cvar` compute any of them later.
         progress: Called with a policy's name and the share of its instances that is done; by default a bar
             in terminals and notebooks, with False nothing.
 
@@ -165,6 +209,7 @@ def evaluate(
     >>> [row.name for row in table.rows]
     ['softelim', 'uniform']
     """
+    levels = check_quantiles(quantiles)
     problem = as_problem(problem)
     fresh, instances = fresh_instances(problem, instances)
     on = blocks.workers(devices, memory, engine)
@@ -189,7 +234,29 @@ def evaluate(
             if fault := diagnosis.fault(policy, fresh, params, key, regrets):
                 raise InputError(fault)
             rows.append(Row(name, regrets, rewards, time.perf_counter() - began))
-    return Comparison(tuple(sorted(rows, key=lambda row: row.regret.mean)))
+    return Comparison(tuple(sorted(rows, key=lambda row: row.regret.mean)), levels)
+
+
+def check_quantiles(levels: Sequence[float]) -> tuple[float, ...]:
+    """Levels of quantiles, each between 0 and 1."""
+    return tuple(_between("quantiles", level) for level in levels)
+
+
+def _between(what: str, share: float) -> float:
+    """A number between 0 and 1, both excluded."""
+    found = number(what, share, 0, 1)
+    if found in (0, 1):
+        raise InputError(f"{what} must lie between 0 and 1, both excluded, not {share}")
+    return found
+
+
+def quantiles_by_name(row: Row, levels: Sequence[float]) -> dict[str, float]:
+    """A policy's quantiles of regret and the ends of their intervals, as entries of its record."""
+    entries: dict[str, float] = {}
+    for level in levels:
+        name, found = f"regret_q{100 * level:g}", row.quantile(level)
+        entries |= {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high}
+    return entries
 
 
 def fresh_instances(problem: Problem, instances: int) -> tuple[Problem, int]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from gradband.core.statistics import Mean
 from gradband.evaluation.compare_with_defaults import Situation
-from gradband.evaluation.evaluate import Row
+from gradband.evaluation.evaluate import TAIL, Row, quantiles_by_name
 from gradband.evaluation.price import Price
 from gradband.evaluation.standing import Standing
 from gradband.evaluation.verdict import Verdict
@@ -74,10 +74,12 @@ class Outcome:
             "optimum": self.standing.optimum,
             "share": share and vars(share),
             "benchmarks": [{"name": r.name, "regret": r.regret.mean, "se": r.regret.se} for r in rows],
+            "quantiles": {r.name: quantiles_by_name(r, TAIL) for r in self.standing.table.rows},
             "instances": self.standing.instances,
             "verdict": {"words": verdict.in_words(self.problem), "against": verdict.in_numbers()},
             "gain": [situation.as_dict() for situation in self.situations] or None,
             "price_of_guardrails": self.price and self.price.as_dict(),
+            "auto": self.learned.about.get("auto"),
             "stopped": self.learned.stopped or None,
         }
 

@@ -1,7 +1,7 @@
 """Where policies stand between Thompson sampling and the optimum."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gradband.core import figures
@@ -9,7 +9,15 @@ from gradband.core import progress as progress_bars
 from gradband.core.errors import InputError
 from gradband.core.results import Result, TextTable
 from gradband.core.statistics import Mean
-from gradband.evaluation.evaluate import Comparison, evaluate, fresh_instances, name_policies, several
+from gradband.evaluation.evaluate import (
+    Comparison,
+    check_quantiles,
+    evaluate,
+    fresh_instances,
+    name_policies,
+    quantiles_by_name,
+    several,
+)
 from gradband.exact.optimum import known_regret, optimum
 from gradband.policies import UCB1, Policy, SoftElim, Uniform, references
 from gradband.policies.given import Given
@@ -62,11 +70,13 @@ class Standing(Result):
             share, regret = self.shares.get(row.name), row.regret
             covered = {"share": share and share.mean, "share_se": share and share.se}
             own = {"name": row.name, "regret": regret.mean, "se": regret.se}
-            rows.append({**own, **covered, "seconds": row.seconds})
+            tail = quantiles_by_name(row, self.table.quantiles)
+            rows.append({**own, **tail, **covered, "seconds": row.seconds})
         return rows
 
     def tables(self) -> list[TextTable]:
-        return [self.as_text(f"{self.instances} instances", self.note, details=True)]
+        own = self.as_text(f"{self.instances} instances", self.note, details=True)
+        return [own, *self.table.quantile_tables()]
 
     def as_text(self, title: str, notes: str, details: bool = False) -> TextTable:
         """Regrets, best first, and how far each policy is on the way from ts to the optimum.
@@ -114,6 +124,7 @@ def compare(
     seed: int = 0,
     devices: int | None = None,
     memory: int | str | None = None,
+    quantiles: Sequence[float] = (),
     progress: Callable[[str, float], None] | bool | None = None,
 ) -> Standing:
     """Compares policies on the same instances, and with the optimum if it can be computed.
@@ -128,6 +139,7 @@ def compare(
         seed: Determines the instances and all draws.
         devices: How many blocks of instances are computed at a time.
         memory: A limit for the whole process, such as "2GB".
+        quantiles: Levels of the quantiles of regret to show, such as (0.95, 0.99).
         progress: Called with the current work and the share of it that is done; by default a bar in
             terminals and notebooks, with False nothing.
 
@@ -135,7 +147,7 @@ def compare(
     >>> [row.name for row in found.table.rows], round(found.optimum, 2)
     (['optimal', 'softelim'], 2.48)
     """
-    task = as_problem(problem)
+    levels, task = check_quantiles(quantiles), as_problem(problem)
     fresh_instances(task, instances)
     if policies is None:
         policies = usual_policies(task)
@@ -154,7 +166,7 @@ def compare(
         unasked = regret is not None and bool(entries) and START not in entries
         added = {START: START} if unasked else {}
         how: dict[str, Any] = {"instances": instances, "seed": seed, "devices": devices, "memory": memory}
-        table = evaluate(entries | added, task, **how, progress=told or False)
+        table = evaluate(entries | added, task, **how, quantiles=levels, progress=told or False)
     found = Standing.of(table, regret, note)
     return found.without(START) if unasked else found
 

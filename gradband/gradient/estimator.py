@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array
 
 from gradband.core import prng
-from gradband.core.errors import InputError, shown, unknown, whole
+from gradband.core.errors import InputError, number, shown, unknown, whole
 from gradband.core.pytrees import brief
 from gradband.core.results import Result, TextTable
 from gradband.core.statistics import Mean, mean_and_spread
@@ -20,6 +20,7 @@ from gradband.engine import blocks, diagnosis
 from gradband.gradient import prices
 from gradband.gradient.baselines import Baseline, Nothing, as_baseline, rollouts_for
 from gradband.gradient.critic import Critic
+from gradband.gradient.objective import Objective, parse_objective
 from gradband.gradient.surrogate import Operands, SurrogateSpec, differentiate
 from gradband.policies import Params, Policy, binding
 from gradband.policies.given import Given, unpack
@@ -27,6 +28,7 @@ from gradband.problems import GivenProblem, Problem, as_problem
 
 FEW = 8  # parameters up to which forward mode is used
 RETURNS = ("realised", "expected", "priced")
+FOR_TAILS = ("none", "self", "leave-one-out")  # baselines of the gradient of a tail
 SHOWN = 10  # parameters in a table of an estimate
 
 
@@ -48,6 +50,8 @@ class Estimate(Result):
     """what a critic learns from [n, F, F + 1]"""
     fault: str = ""
     """what went wrong, if a regret is not a number"""
+    by_rollout: np.ndarray | None = None
+    """regrets [R, m] of the rollouts, if the objective is a tail"""
 
     def __repr__(self) -> str:
         numbers = (f"{name}={brief(getattr(self, name))}" for name in ("mean", "se", "spread"))
@@ -84,7 +88,7 @@ class Estimate(Result):
 
 @dataclasses.dataclass(frozen=True)
 class Estimator:
-    """How to estimate: baseline, number of rollouts on an instance, and what a return is made of.
+    """How to estimate: baseline, rollouts on an instance, what a return is made of, and the objective.
 
     >>> Estimator("self").rollouts
     2
@@ -97,6 +101,8 @@ class Estimator:
     returns: str = "realised"
     """made of realised rewards, of expected ones, or of what decisions cost beside the optimal ones, where
     these prices are known (`gradband.gradient.prices`): they leave nothing to a baseline"""
+    objective: str = "mean"
+    """mean, the Bayes reward, or cvar:0.1, minus the mean regret on the worst tenth of the instances"""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rollouts", rollouts_for(self.baseline, self.rollouts))
@@ -104,6 +110,18 @@ class Estimator:
             raise unknown("returns", self.returns, RETURNS)
         if self.returns == "priced" and not isinstance(self.rule, Nothing):
             raise InputError(f"priced returns need the baseline none, not {self.rule.name}")
+        if self.returns == "priced" and self.aim.share is not None:
+            raise InputError(f"priced returns need the objective mean, not {self.objective}")
+        if self.aim.share is not None and self.baseline not in FOR_TAILS:
+            raise InputError(
+                f"the objective {self.objective} takes a baseline that compares whole rollouts on the same "
+                f"instance ({', '.join(FOR_TAILS)}), not {self.rule.name}"
+            )
+
+    @property
+    def aim(self) -> Objective:
+        """The objective itself."""
+        return parse_objective(self.objective)
 
     @property
     def rule(self) -> Baseline:
@@ -159,8 +177,22 @@ def estimate(
     devices: int | None = None,
     memory: int | str | None = None,
     engine: str | None = None,
+    threshold: float | None = None,
 ) -> Estimate:
-    """Estimates ∇r(n; θ) on fresh instances.
+    """Estimates ∇r(n; θ) on fresh instances, or the gradient of minus the CVaR of regret.
+
+    Args:
+        policy: A `Policy`, a learned one, a name or a policy file.
+        problem: A `Problem`, a fit, a name or a TOML file.
+        params: Parameters to estimate at; by default the policy's own.
+        instances: Fresh instances to play.
+        estimator: The gradient estimator, or just its baseline.
+        seed: Determines the instances and all draws.
+        devices: How many blocks of instances are computed at a time.
+        memory: A limit for the whole process, such as "2GB".
+        engine: "lanes" or "xla"; by default lanes on a CPU, and XLA for what lanes do not support.
+        threshold: With an estimator whose objective is cvar:α, the regret τ beyond which the tail begins;
+            by default the quantile 1 − α of the regrets on as many other instances.
 
     >>> from gradband import policies, problems
     >>> g = estimate(policies.SoftElim(), problems.named("two-point", horizon=20), instances=256)
@@ -178,12 +210,19 @@ def estimate(
     on = blocks.workers(devices, memory, engine)
     task = jax.device_put(problem)
 
-    def run(iteration: int, learned: Critic | None = None) -> Estimate:
-        controls = Controls(critic=learned)
+    if threshold is not None and how.aim.share is None:
+        raise InputError("threshold belongs to the objective cvar, and this estimator has the mean")
+
+    def run(iteration: int, learned: Critic | None = None, tau: float | None = None) -> Estimate:
+        controls = Controls(critic=learned, threshold=tau)
         return compute(gradient_job(bound, task, params, key, iteration, instances, how, controls), on)
 
     blank = how.critic(problem.rounds)
-    if blank is None:
+    if how.aim.share is not None:
+        if threshold is None:
+            threshold = how.aim.threshold(seen_by_rollout(run(1, tau=0.0)))
+        found = run(0, tau=number("threshold", threshold))
+    elif blank is None:
         found = run(0)
     else:
         first = run(1, blank)  # by instances of its own
@@ -202,6 +241,8 @@ class Controls(NamedTuple):
     entropy: float | None = None
     """β: the gradient of β Σ_t H(p_t) along the rollouts is added"""
     critic: Critic | None = None
+    threshold: float | None = None
+    """τ of an objective that is a tail"""
 
 
 PLAIN = Controls()
@@ -225,8 +266,11 @@ def gradient_job(
     weights = None if learned is None else learned.weights
     many = np.uint32(iteration), np.int32(instances)
     judge, table = prices.find_prices(problem) if how.returns == "priced" else (None, None)
-    operands = Operands(problem, params, key, *many, tau, beta, weights, table)
-    spec = SurrogateSpec(policy.compiled(), how.rule, rollouts, how.returns, size, few, judge)
+    beyond = None if controls.threshold is None else np.float32(controls.threshold)
+    operands = Operands(problem, params, key, *many, tau, beta, weights, table, beyond)
+    spec = SurrogateSpec(
+        policy.compiled(), how.rule, rollouts, how.returns, size, few, judge, how.aim.share
+    )
     return blocks.BlockJob(
         differentiate, (spec,), (operands,), instances, size, few and learned is None, {}
     )
@@ -239,6 +283,7 @@ def repeat(job: blocks.BlockJob, params: Params, key: Array, iteration: int, con
     """
     tau, beta = (None if each is None else np.float32(each) for each in controls[:2])
     weights = None if controls.critic is None else controls.critic.weights
+    beyond = None if controls.threshold is None else np.float32(controls.threshold)
     old = job.operands[0]
     new = old._replace(
         params=params,
@@ -247,6 +292,7 @@ def repeat(job: blocks.BlockJob, params: Params, key: Array, iteration: int, con
         temperature=tau,
         entropy=beta,
         weights=weights,
+        threshold=beyond,
     )
     alike = all((a is None) == (b is None) for a, b in zip(new[5:], old[5:], strict=True))
     return job._replace(operands=(new,), known=job.known if alike else {})
@@ -259,15 +305,25 @@ def compute(job: blocks.BlockJob, on: blocks.Workers) -> Estimate:
     taught = None
     if given.weights is not None:
         taught = np.array([moments for _, _, moments in results], np.float64).sum(0)
-    regret = blocks.join([regret for _, regret, _ in results], instances)
+    regret, by_rollout = blocks.join([regret for _, regret, _ in results], instances), None
+    if spec.tail is not None:
+        regret, by_rollout = regret.mean(0), regret
     played = spec.policy, given.problem, given.params, given.key
     fault = diagnosis.fault(*played, regret, spec.rollouts, given.temperature, given.iteration)
     if not spec.few:
         found = from_blocks([result[:2] for result in results], instances, spec.size)
-        return dataclasses.replace(found, moments=taught, fault=fault)
+        return dataclasses.replace(
+            found, moments=taught, fault=fault, regrets=regret, by_rollout=by_rollout
+        )
     each = blocks.join([gradients for gradients, _, _ in results], instances)
     mean, spread = mean_and_spread(each)
-    return Estimate(mean, spread / np.sqrt(instances), spread, each, regret, taught, fault)
+    return Estimate(mean, spread / np.sqrt(instances), spread, each, regret, taught, fault, by_rollout)
+
+
+def seen_by_rollout(found: Estimate) -> np.ndarray:
+    """The regrets of all rollouts, of an estimate for a tail."""
+    assert found.by_rollout is not None
+    return found.by_rollout
 
 
 def _few(params: Params) -> bool:

@@ -3,7 +3,7 @@
 With a_s a round's reward less its baseline and z_s = Σ_{t ≤ s} log p_t, the estimator
 Σ_t ∇log p_t Σ_{s ≥ t} a_s is the gradient of the scalar Σ_s a_s z_s with a held fixed. One surrogate
 thus serves every policy, and it is a running sum. With a critic, whose weights are [n, F], it is
-Σ_t (G_t − V_t) log p_t, from what was recorded.
+Σ_t (G_t − V_t) log p_t, from what was recorded. Of a tail it is −z_n times (R − τ)⁺ / α.
 """
 
 import dataclasses
@@ -38,6 +38,8 @@ class SurrogateSpec:
     """each instance has a gradient of its own, in forward mode"""
     prices: Prices | None = None
     """tells the prices of decisions, if returns are made of them"""
+    tail: float | None = None
+    """α, if the gradient is that of minus E(R − τ)⁺ / α"""
 
     @property
     def rollout(self) -> rollout.RolloutSpec:
@@ -62,22 +64,25 @@ class Operands(NamedTuple):
     """of the critic [n, F]"""
     prices: Params | None = None
     """the parameters of `SurrogateSpec.prices`"""
+    threshold: np.float32 | None = None
+    """τ, the regret beyond which a tail counts"""
 
 
 Seen = tuple[Array, tuple[Array, Array | None]]
-"""a surrogate, and what else is seen: regrets [B] and the critic's moments"""
+"""a surrogate, and what else is seen: regrets [B], or [R, B] for a tail, and the critic's moments"""
 
 
 @partial(jax.jit, static_argnums=0)
 def differentiate(spec: SurrogateSpec, given: Operands, block: Array) -> tuple[Array, Array, Array | None]:
-    """Gradients of a block's instances, their regrets [B], and what a critic learns from them.
+    """Gradients of a block's instances, their regrets, and what a critic learns from them.
 
     With `few` parameters each instance's own gradient [P, B], in forward mode; otherwise their sum [P].
     """
     flat, unravel = ravel_pytree(given.params)
     key = jax.random.fold_in(given.key, given.iteration)
     counted = block * spec.size + jnp.arange(spec.size) < given.instances
-    kind = Priced if spec.prices is not None else Running if given.weights is None else Recorded
+    kind = Running if given.weights is None else Recorded
+    kind = Priced if spec.prices is not None else kind if spec.tail is None else Tail
 
     def surrogate(flat: Array) -> Seen:
         moved = given._replace(params=unravel(flat), key=key)
@@ -117,7 +122,11 @@ class Running:
         ending = None if last is None else jax.lax.stop_gradient(self.centred(self.seen(last)))
         regret = regret if last is None else regret.add(last)
         total, moments = self.finish(score, total, ending, recorded, counted)
-        return total.mean(0), (regret.total.mean(0), moments)
+        return self.outcome(score, total, regret.total, moments)
+
+    def outcome(self, score: Array, total: Array, regret: Array, moments: Array | None) -> Seen:
+        """The surrogates [B], from those of each rollout [R, B], and what is seen of the regrets."""
+        return total.mean(0), (regret.mean(0), moments)
 
     def seen(self, round: Round) -> Round:
         """The round with the rewards that returns are made of."""
@@ -208,6 +217,31 @@ class Recorded(Running):
         advantage = to_go - jnp.einsum("tf,tfrb->trb", self.given.weights, seen)
         total += (advantage * log_prob).sum(0) + score * to_go[0]
         return total, moments
+
+
+class Tail(Running):
+    """−(R − τ)⁺ / α times the whole score, since the tail is not a sum over rounds.
+
+    What other rollouts on the same instance and Y lose may be subtracted, since it says nothing about the
+    arms of this one. A baseline of single rounds would not do: it would have to be a part of R.
+    """
+
+    def add(self, score: Array, total: Array, round: Round) -> tuple[Array, Array]:
+        return score + round.log_prob, total
+
+    def finish(
+        self, score: Array, total: Array, ending: Array | None, recorded: Any, counted: Array
+    ) -> tuple[Array, Array | None]:
+        return total, None
+
+    def outcome(self, score: Array, total: Array, regret: Array, moments: Array | None) -> Seen:
+        assert self.spec.tail is not None
+        assert self.given.threshold is not None
+        loss = jnp.maximum(regret - self.given.threshold, 0) / self.spec.tail
+        if self.spec.baseline.least > 1:
+            loss = loss - (loss.sum(0, keepdims=True) - loss) / (self.spec.rollouts - 1)
+        total = total - jax.lax.stop_gradient(loss) * score
+        return total.mean(0), (regret, None)
 
 
 def _negative_entropy(round: Round) -> Array:

@@ -14,7 +14,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from gradband.core import files, tensor_file
-from gradband.core.errors import InputError, shown, whole
+from gradband.core.errors import InputError, number, shown, whole
 from gradband.core.pytrees import flattened
 from gradband.core.statistics import Mean
 from gradband.engine import processes
@@ -27,6 +27,7 @@ from gradband.policies.base import fits
 from gradband.policies.policy_file import params_in_words
 
 HISTORY = ("horizon", "norm", "regret", "regret_se")
+FRESH = 0.5  # weight of the last batch in the threshold of a tail
 PARAMS = ("params", "stage_start", "good")
 # What the first process tells the others about a file: nothing, its bytes, or why it cannot be read.
 ABSENT, READ, UNREADABLE = b"", b"+", b"-"
@@ -44,9 +45,19 @@ class Step:
     norm: float
     regret: float
     regret_se: float
+    name: str = ""
+    """of the policy, if several are learned in turn"""
+    done: float | None = None
+    """the share of the whole work, if this is a part of it"""
+
+    @property
+    def share(self) -> float:
+        """The share of the work that is done."""
+        return self.iteration / self.iterations if self.done is None else self.done
 
     def __str__(self) -> str:
         where = f"{self.iteration}/{self.iterations}  {params_in_words(self.params)}  n {self.horizon}"
+        where = f"{self.name}  {where}" if self.name else where
         return f"{where}  |g| {self.norm:.3g}  regret {self.regret:.2f}"
 
 
@@ -74,6 +85,7 @@ class TrainingState:
         self.state: Any = None
         self.stopped = ""
         self.critic: Critic | None = None
+        self.threshold: float | None = None
         self.history: dict[str, list[Any]] = {name: [] for name in (*HISTORY, "params")}
         self.checkpoint = checkpoint
         self.settings = files.finite(settings)
@@ -91,8 +103,16 @@ class TrainingState:
     def enter(self, stage: int) -> None:
         """Starts a stage, unless it was restored."""
         if self.restored is None:
-            self.stage, self.iteration, self.critic = stage, 0, None
+            self.stage, self.iteration, self.critic, self.threshold = stage, 0, None, None
             self.stage_start = self.params
+
+    def move_threshold(self, quantile: float) -> None:
+        """Moves τ towards the quantile of a batch, for the batches that follow.
+
+        It is never that of the batch it serves, which would bias the gradient.
+        """
+        before = quantile if self.threshold is None else self.threshold
+        self.threshold = before + FRESH * (quantile - before)
 
     def begin(self, state: Any, critic: Critic | None) -> None:
         """Sets the optimiser's first state and the critic, or those that were restored."""
@@ -143,7 +163,8 @@ class TrainingState:
             arrays[f"optimizer.{i}"] = np.asarray(leaf)
         for name, values in self.history.items():
             arrays[f"history.{name}"] = np.asarray(values, np.float64)
-        place = {"stage": self.stage, "iteration": self.iteration, "stopped": self.stopped}
+        place: dict[str, Any] = {"stage": self.stage, "iteration": self.iteration, "stopped": self.stopped}
+        place |= {} if self.threshold is None else {"threshold": self.threshold}
         about = f'{{"settings": {self._settings}, {files.to_json(place)[1:]}'
         self.close()
         content = self.checkpoint, "checkpoint", arrays, about, self._keep
@@ -219,6 +240,7 @@ class TrainingState:
                 "stage": whole("stage", about["stage"], 0),
                 "iteration": whole("iteration", about["iteration"], 0),
                 "stopped": str(about["stopped"]),
+                "threshold": None if (tau := about.get("threshold")) is None else number("threshold", tau),
                 "critic": Critic(arrays["critic"]) if "critic" in arrays else None,
             }
             if found["critic"] is not None and not fits(found["critic"].moments):

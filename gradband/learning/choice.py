@@ -20,6 +20,7 @@ from gradband.core.pytrees import flattened
 from gradband.core.statistics import Mean
 from gradband.engine import blocks, measure
 from gradband.gradient.estimator import FEW
+from gradband.gradient.objective import Objective
 from gradband.learning.ascent import Steps
 from gradband.learning.checkpoint import TrainingState
 from gradband.learning.valley import Valley
@@ -41,6 +42,7 @@ FURTHEST = 1.5  # how far from the point the vertex of a parabola may be, in uni
 ROUNDS = 6  # of points around the minimum of a quadratic
 RISE = 5.0  # standard errors by which regrets should rise to each side of a minimum
 LEAST, MOST = 1000, 20_000  # limits for the instances of a choice, a part of those in training
+MEAN = Objective()
 SHARE, SHARE_OF_SEVERAL = 20, 2  # several parameters have costlier gradients and flatter valleys
 
 
@@ -48,23 +50,29 @@ class Judge:
     """Plays a bound policy with any parameters on the same m instances, and remembers the regrets."""
 
     def __init__(
-        self, policy: Policy, problem: Problem, key: jax.Array, instances: int, on: blocks.Workers
+        self,
+        policy: Policy,
+        problem: Problem,
+        key: jax.Array,
+        instances: int,
+        on: blocks.Workers,
+        aim: Objective = MEAN,
     ) -> None:
         self.policy, self.problem, self.key = policy, problem, key
-        self.instances, self.on = instances, on
+        self.instances, self.on, self.aim = instances, on, aim
         self._known: dict[bytes, Mean] = {}
 
     def hasty(self) -> "Judge":
         """A judge on the first quarter of the instances."""
-        return Judge(self.policy, self.problem, self.key, self.instances // 4, self.on)
+        return Judge(self.policy, self.problem, self.key, self.instances // 4, self.on, self.aim)
 
     def regret(self, params: Params) -> float:
-        """The mean regret, or infinity if it is not finite."""
+        """The mean regret, or that of its tail if this is the objective; infinity if it is not finite."""
         mean = self._measured(params).mean
         return mean if np.isfinite(mean) else float("inf")
 
     def noise(self, params: Params) -> float:
-        """The standard error of the mean regret."""
+        """The standard error of the same."""
         return self._measured(params).se
 
     def _measured(self, params: Params) -> Mean:
@@ -72,7 +80,7 @@ class Judge:
         if name not in self._known:
             job = measure.regret_job(self.policy, self.problem, params, self.key, self.instances)
             pieces = [regret for regret, _ in blocks.map_blocks(job, self.on)]
-            self._known[name] = Mean.of(blocks.join(pieces, self.instances))
+            self._known[name] = Mean.of(self.aim.losses(blocks.join(pieces, self.instances)))
         return self._known[name]
 
 
@@ -214,6 +222,7 @@ class Chooser:
     key: jax.Array
     on: blocks.Workers
     trained_on: int
+    aim: Objective = MEAN
 
     def judge(self, place: int, share: int = 1) -> Judge:
         """A judge on this set of instances, or on the first 1/`share` of it."""
@@ -221,7 +230,7 @@ class Chooser:
         part = self.trained_on // (SHARE_OF_SEVERAL if several else SHARE)
         count = min(MOST, max(LEAST, part)) // share
         key = prng.fold_in(prng.stream(self.key, "choice"), place)
-        return Judge(self.policy, jax.device_put(self.problem), key, count, self.on)
+        return Judge(self.policy, jax.device_put(self.problem), key, count, self.on, self.aim)
 
     def survey(self, start: Params) -> Params:
         return survey(self.judge(1, share=5), self.steps, start)

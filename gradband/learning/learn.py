@@ -15,7 +15,7 @@ from gradband.core.errors import unknown
 from gradband.engine import processes
 from gradband.gradient.baselines import Baseline
 from gradband.gradient.estimator import Controls, Estimator
-from gradband.learning import interruption, q_learning, search
+from gradband.learning import auto, interruption, q_learning, search
 from gradband.learning.ascent import PLAIN
 from gradband.learning.checkpoint import Step, TrainingState
 from gradband.learning.plan import Plan, Session, Wishes, make_plan
@@ -63,13 +63,16 @@ def learn(
 
     Args:
         policy: A `Policy`, a learned one to continue from, a name or a policy file. DQN is learned by
-            `q_learning.train`, which takes only L, m, the seed, the memory and `progress`.
+            `q_learning.train`, which takes only L, m, the seed, the memory and `progress`. "auto", or
+            "auto:10min", learns the policies that suit the problem within a budget, compares them with the
+            usual policies, and returns the best: `about["auto"]` says what was tried, and why.
         problem: A `Problem`, a fit, a name or a TOML file.
         recipe: A name, a `Recipe`, or a TOML file (docs/recipes.md); by default the policy's usual one
             (see `gradband.learning.recipes`).
         iterations: L.
         instances: m.
-        estimator: The gradient estimator, or just its baseline.
+        estimator: The gradient estimator, or just its baseline. `Estimator("self", objective="cvar:0.1")`
+            learns for the worst tenth of the instances, as does a recipe with that objective.
         optimizer: Any Optax optimiser with any schedule; it is given −ĝ, since Optax descends. Or a pair
             of a name, by which a checkpoint recognises it, and the optimiser.
         scale: "log" moves positive parameters such as SoftElim's θ on a logarithmic scale with base 10:
@@ -98,8 +101,9 @@ def learn(
     >>> learned.history["regret"].shape
     (5,)
     """
-    problem = as_problem(problem)
-    policy, params = unpack(policy, problem, params)
+    problem, budget = as_problem(problem), auto.parse_auto(policy)
+    if budget is None:
+        policy, params = unpack(policy, problem, params)
     imitate = None if imitate is None else resolve(imitate, problem)
     wishes = Wishes(
         recipe=recipe,
@@ -114,17 +118,20 @@ def learn(
         params=params,
     )
     file = Path(checkpoint) if checkpoint else None
-    if policy.trainer not in TRAINERS:
+    if isinstance(policy, Policy) and policy.trainer not in TRAINERS:
         raise unknown(f"trainer of {policy.name}", policy.trainer, TRAINERS)
     wanted = progress if callable(progress) or processes.first() else False
     with progress_bars.follow("learning", wanted, show_steps) as report:
         session = Session(seed, devices, memory, engine, report, file, checkpoint_every, resume)
+        if budget is not None:
+            return auto.learn(problem, budget, wishes, session, learn_by_gradients)
+        assert isinstance(policy, Policy)
         return TRAINERS[policy.trainer](policy, problem, wishes, session)
 
 
 def show_steps(update: progress_bars.Update) -> Callable[[Step], None]:
     """Shows steps on a bar."""
-    return lambda step: update(step.iteration / step.iterations, str(step))
+    return lambda step: update(step.share, str(step))
 
 
 def learn_by_gradients(policy: Policy, problem: Problem, wishes: Wishes, session: Session) -> Learned:
@@ -187,9 +194,13 @@ def _steps(plan: Plan, state: TrainingState) -> Iterator[Step]:
 def _ascend(plan: Plan, state: TrainingState, stage: Stage, key: jax.Array) -> Iterator[int]:
     """The remaining iterations of one stage, Algorithm 1, by their numbers."""
     horizon, iterations, alpha = stage.policy.horizon, stage.iterations, 1.0
-    steps = plan.steps(stage)
+    steps, tail = plan.steps(stage), stage.aim.share is not None
+    if tail and state.threshold is None:
+        nothing = Controls(threshold=0.0)
+        first = stage.compute(stage.job(params=state.stage_start, key=key, iteration=0, controls=nothing))
+        state.move_threshold(stage.quantile(first))
     if steps.optimizer is PLAIN:
-        plain = Controls(critic=stage.critic)
+        plain = Controls(critic=stage.critic, threshold=state.threshold)
         first = stage.compute(stage.job(params=state.stage_start, key=key, iteration=0, controls=plain))
         c = steps.bound_on_norm(state.stage_start, first)
         if first.fault or not 0 < c < math.inf:
@@ -201,9 +212,11 @@ def _ascend(plan: Plan, state: TrainingState, stage: Stage, key: jax.Array) -> I
     state.begin(steps.first_state(state.params), stage.critic)
     while state.iteration < iterations and not state.stopped:
         i = state.iteration + 1
-        controls = stage.controls(i, plan.temperature, state.critic)
-        job = stage.job(params=state.params, key=key, iteration=i, controls=controls)
-        state.take(stage.compute(job), steps, alpha, horizon)
+        controls = stage.controls(i, plan.temperature, state.critic, state.threshold)
+        found = stage.compute(stage.job(params=state.params, key=key, iteration=i, controls=controls))
+        if tail and not found.fault:
+            state.move_threshold(stage.quantile(found))
+        state.take(found, steps, alpha, horizon)
         yield i
 
 

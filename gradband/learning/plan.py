@@ -17,6 +17,7 @@ from gradband.core.pytrees import flattened
 from gradband.engine import blocks
 from gradband.gradient.baselines import Baseline
 from gradband.gradient.estimator import FEW, Estimator, as_estimator
+from gradband.gradient.objective import Objective
 from gradband.learning import recipes, stages
 from gradband.learning.ascent import PLAIN, SCALES, Steps
 from gradband.learning.checkpoint import Step
@@ -116,6 +117,7 @@ class Plan:
     temperature: Temperature | None
     key: jax.Array
     on: blocks.Workers
+    aim: Objective
     settings: dict[str, Any]  # a checkpoint must have the same
     about: dict[str, Any]  # problem, training, seed and versions, as in a policy file
 
@@ -124,7 +126,7 @@ class Plan:
         """Chooses where to start and what to keep."""
         steps = Steps(self.policy.compiled(), PLAIN, self.scale)
         trained_on = self.stages[-1].iterations * self.stages[-1].instances
-        return Chooser(self.problem, self.policy, steps, self.key, self.on, trained_on)
+        return Chooser(self.problem, self.policy, steps, self.key, self.on, trained_on, self.aim)
 
     def steps(self, stage: Stage) -> Steps:
         """The steps of a stage."""
@@ -134,7 +136,8 @@ class Plan:
     def require_memory(self) -> None:
         """Raises an error if a stage needs more memory than is available."""
         for stage in self.stages:
-            controls = stage.controls(1, self.temperature, stage.critic)
+            tau = None if stage.aim.share is None else 0.0
+            controls = stage.controls(1, self.temperature, stage.critic, tau)
             job = stage.job(params=self.start, key=self.key, iteration=0, controls=controls)
             job.workers(self.on)
 
@@ -144,12 +147,14 @@ def make_plan(policy: Policy, problem: Problem, wishes: Wishes, session: Session
     key = prng.root(session.seed)
     usual = _choose_recipe(policy, problem, wishes)
     given, imitate = wishes.params, wishes.imitate
+    if imitate is None and given is None and wishes.curriculum is None:
+        imitate = usual.guide(problem)
     survey = usual.survey and given is None and _is_usual(policy)
     if given is None:
         policy = usual.begin(policy)
     main = usual if imitate is None else usual.tuning or usual
     size = wishes.size(main, problem)
-    how = main.estimate(problem) if wishes.estimator is None else as_estimator(wishes.estimator)
+    how = _estimator(main, usual.objective, problem, wishes)
     curriculum = wishes.curriculum
     if curriculum is None:
         curriculum = main.horizons(policy, problem) if imitate is None else ()
@@ -185,11 +190,20 @@ def make_plan(policy: Policy, problem: Problem, wishes: Wishes, session: Session
         "scale": scale,
         "survey": survey,
         "bits": prng.BITS,
-    }
+    } | ({} if how.aim.share is None else {"objective": str(how.aim)})
     about = describe_run(problem, training, session.seed)
     settings = _settings(about, policy, start)
     ascent = optimizer, scale, temperature
-    return Plan(problem, bound[-1], usual, tuple(todo), start, survey, *ascent, key, on, settings, about)
+    before = problem, bound[-1], usual, tuple(todo), start, survey
+    return Plan(*before, *ascent, key, on, how.aim, settings, about)
+
+
+def _estimator(recipe: Recipe, objective: str, problem: Problem, wishes: Wishes) -> Estimator:
+    """The estimator as given, or the recipe's; the objective is the given estimator's if it has one."""
+    if wishes.estimator is None:
+        return recipe.estimate(problem, objective)
+    given = as_estimator(wishes.estimator)
+    return given if given.aim.share is not None else dataclasses.replace(given, objective=objective)
 
 
 def describe_run(problem: Problem, training: dict[str, Any], seed: int) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import optax
 from gradband.core import files
 from gradband.core.errors import InputError, number, shown, unknown, whole
 from gradband.gradient.estimator import Estimator
+from gradband.gradient.objective import parse_objective
 from gradband.learning import recipes
 from gradband.learning.ascent import SCALES
 from gradband.learning.recipes import Recipe
@@ -91,7 +92,7 @@ def parse_recipe(given: dict[str, Any], policy: Policy, name: str = "mine") -> R
 
     >>> from gradband.policies import SoftElim
     >>> parse_recipe({"iterations": 7, "estimator": {"baseline": "none"}}, SoftElim()).estimator
-    Estimator(baseline='none', rollouts=1, returns='realised')
+    Estimator(baseline='none', rollouts=1, returns='realised', objective='mean')
     """
     _table("", given, KEYS)
     base = given.get("base")
@@ -178,12 +179,14 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
     "instances": whole,
     "most": whole,
     "optimizer": _optimizer,
+    "objective": lambda key, value: str(parse_objective(value)),
     "scale": _one_of({scale: scale for scale in SCALES}),
     "temperature": _one_of({"none": None, "annealed": recipes.annealed}),
     "entropy": _one_of({"none": None, "fading": recipes.fading_entropy}),
     "curriculum": _curriculum,
     "survey": _flag,
     "choose": _flag,
+    "guided_from": whole,
 }
 
 

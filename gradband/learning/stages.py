@@ -11,7 +11,8 @@ from gradband.core.errors import number
 from gradband.engine import blocks
 from gradband.gradient import estimator, imitation
 from gradband.gradient.critic import Critic
-from gradband.gradient.estimator import Controls, Estimate, Estimator
+from gradband.gradient.estimator import Controls, Estimate, Estimator, seen_by_rollout
+from gradband.gradient.objective import Objective
 from gradband.learning.recipes import Recipe
 from gradband.policies import Params, Policy, binding
 from gradband.policies.given import WithParams
@@ -31,13 +32,26 @@ class Stage:
     job: Callable[..., blocks.BlockJob]
     compute: Callable[[blocks.BlockJob], Estimate]
     critic: Critic | None = None
+    aim: Objective = Objective()
 
-    def controls(self, i: int, temperature: Temperature | None, critic: Critic | None) -> Controls:
-        """Temperature, weight of the entropy, and critic in iteration i."""
+    def quantile(self, found: Estimate) -> float:
+        """The regret at which the tail begins, among the rollouts of an estimate."""
+        threshold = self.aim.threshold(seen_by_rollout(found))
+        assert threshold is not None
+        return threshold
+
+    def controls(
+        self,
+        i: int,
+        temperature: Temperature | None,
+        critic: Critic | None,
+        threshold: float | None = None,
+    ) -> Controls:
+        """Temperature, weight of the entropy, critic and threshold of a tail in iteration i."""
         entropy, length = self.recipe.entropy, self.iterations
         tau = None if temperature is None else number("temperature", temperature(i, length), 1e-6)
         beta = None if entropy is None else number("entropy", entropy(i, length, self.policy.horizon), 0)
-        return Controls(tau, beta, critic)
+        return Controls(tau, beta, critic, threshold)
 
 
 def ascent(
@@ -63,7 +77,7 @@ def ascent(
         return made[0]
 
     compute, blank = partial(estimator.compute, on=on), how.critic(problem.rounds)
-    return Stage(policy, recipe, *size, job, compute, blank)
+    return Stage(policy, recipe, *size, job, compute, blank, how.aim)
 
 
 def agreement(

@@ -20,6 +20,7 @@ from gradband.policies.base import Policy as Policy
 from gradband.policies.base import Spec as Spec
 from gradband.policies.base import State as State
 from gradband.policies.bayes_ucb import BayesUCB as BayesUCB
+from gradband.policies.beta_softelim import BetaSoftElim as BetaSoftElim
 from gradband.policies.beta_ts import BetaTS as BetaTS
 from gradband.policies.boltzmann import Boltzmann as Boltzmann
 from gradband.policies.brezzi_lai import BetaBrezziLai as BetaBrezziLai
@@ -43,6 +44,7 @@ from gradband.policies.gittins import Gittins as Gittins
 from gradband.policies.greedy import Greedy as Greedy
 from gradband.policies.hierarchical_ts import HierarchicalTS as HierarchicalTS
 from gradband.policies.ids import InformationDirected as InformationDirected
+from gradband.policies.index_by_arm import IndexByArm as IndexByArm
 from gradband.policies.index_network import IndexNetwork as IndexNetwork
 from gradband.policies.irs import InformationRelaxation as InformationRelaxation
 from gradband.policies.kl_softelim import KLSoftElim as KLSoftElim

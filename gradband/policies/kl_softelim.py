@@ -28,8 +28,8 @@ class KLSoftElim(Counting, OneParameter):
 
     def check(self) -> None:
         super().check()
-        positive("a of kl-softelim", self.a)
-        positive("b of kl-softelim", self.b)
+        positive(f"a of {self.name}", self.a)
+        positive(f"b of {self.name}", self.b)
 
     def init(self, key: Array) -> Params:
         return super().init(key) | {"a": real(self.a), "b": real(self.b)}

@@ -126,6 +126,12 @@ def normal_numbers_of(name: str, prior: priors.Prior) -> dict[str, Any]:
     raise InputError(f"{name}:{PRIOR} can't use a {prior.kind} prior: give it settings")
 
 
+def gittins_for(problem: Problem) -> Policy | None:
+    """Gittins indices for a problem, with its prior if they can use it; None if `fair` has none."""
+    found = [policy for policy in fair(problem).values() if isinstance(policy, Gittins)]
+    return found[-1] if found else None
+
+
 def fair(problem: Problem) -> dict[str, Policy]:
     """The policies to compare a learned one with, by name: `ts`, `gittins`, and both with the prior.
 
