@@ -101,6 +101,8 @@ def learn(
 
       gradband learn distractors --arms 10 --policy lstm --recipe paper
 
+      gradband learn bernoulli-10 --horizon 200 --policy pretrained
+
       gradband learn two-point --policy my_policies.py:Tempered
 
       gradband learn runs/tests-fit/fitted.toml --policy index --report page.html
@@ -117,7 +119,8 @@ def learn(
     began = time.perf_counter()
     if any(value is not None for value in (coordinator, peers, rank)):
         processes.connect(None if coordinator == "auto" else coordinator, peers, rank)
-    task, start = options.load_problem(problem, arms, horizon), options.parse_policy(policy)
+    task = options.load_problem(problem, arms, horizon)
+    start = options.parse_policy(policy, task)
     label = shared.label_of(task, problem)
     folder = folder_of_first(out or Path("runs") / shared.file_name(f"{label}-{start.name}"))
     fresh_instances(task, MOST_INSTANCES if compare_on is None else compare_on)
