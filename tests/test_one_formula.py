@@ -57,6 +57,7 @@ OTHERS = [
     ("gittins", {"a": 0.5, "b": 3.0}),
     ("index", {"hidden": 5, "a": 0.3, "b": 20.0}),
     ("lstm", {"hidden": 7, "bias_scale": 1.0}),
+    ("pretrained", {"a": 0.3, "b": 20.0}),
     ("dqn", {"hidden": 9}),
 ]
 """settings other than the usual"""

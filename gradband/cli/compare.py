@@ -41,7 +41,7 @@ def compare(
 
       gradband compare bernoulli-10 --policies ts,ucb1,softelim:theta=0.1
 
-      gradband compare mine.toml --policies ts,ts:prior,gittins:prior
+      gradband compare mine.toml --policies ts,ts:prior,gittins:prior,pretrained
 
       gradband compare --policies runs/two-point-softelim/policy.safetensors,ts --instances 100000
 

@@ -1,12 +1,16 @@
 """`gradband export`."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
 from gradband.cli import options, shared, terminal
-from gradband.core.errors import InputError, unknown
+from gradband.cli.play import PRETRAINED, parse_prior
+from gradband.core.errors import InputError, unknown, whole
+
+if TYPE_CHECKING:
+    from gradband.policies.policy_file import Learned
 
 FORMATS = ("onnx",)
 
@@ -16,6 +20,11 @@ def export(
     to: Annotated[str, Option(metavar="FORMAT", help=f"One of: {', '.join(FORMATS)}.")] = "onnx",
     out: Annotated[Path | None, Option(help="File to write (default: beside the policy file).")] = None,
     trust: options.Trust = None,
+    arms: Annotated[int | None, Option(help="For pretrained: number of arms.")] = None,
+    horizon: Annotated[int | None, Option(help="For pretrained: number of rounds.")] = None,
+    prior: Annotated[
+        str, Option(metavar="A,B", help="For pretrained: its beta prior (default: 1,1).")
+    ] = "",
     json: options.Json = False,
 ) -> None:
     """Export a policy as a model for other languages and browsers.
@@ -33,13 +42,15 @@ def export(
       gradband export policy.safetensors --to onnx
 
       gradband export runs/uniform-2-lstm/policy.safetensors --out lstm.onnx
+
+      gradband export pretrained --arms 5 --horizon 2000
     """
     if to not in FORMATS:
         raise unknown("format", to, FORMATS)
     import gradband as gb
     from gradband.policies.onnx import as_onnx, write
 
-    model = as_onnx(gb.load(file, trust))
+    model = as_onnx(pretrained(arms, horizon, prior) if str(file) == PRETRAINED else gb.load(file, trust))
     target = out or file.with_suffix(".onnx")
     if target.is_dir() or target.resolve() == file.resolve():
         raise InputError(f"the model can't be written to {target}: choose another file")
@@ -61,6 +72,16 @@ def export(
         f"gives {', '.join(outputs)}",
     ]
     terminal.emit(result, json, lambda: print(*lines, sep="\n"))
+
+
+def pretrained(arms: int | None, horizon: int | None, prior: str) -> "Learned":
+    """The policy that comes with the package, for a number of arms and rounds."""
+    import gradband as gb
+
+    if arms is None or horizon is None:
+        raise InputError(f"{PRETRAINED} needs --arms and --horizon")
+    policy = gb.policies.pretrained(*parse_prior(prior)).bind(arms, whole("--horizon", horizon))
+    return gb.Learned(policy, policy.init(None), {}, {})
 
 
 def describe(entry: Any) -> str:

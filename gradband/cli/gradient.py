@@ -49,7 +49,8 @@ def gradient(
     from gradband.evaluation.gradient_curve import gradient_curve
     from gradband.gradient.estimator import Estimator
 
-    task, start = options.load_problem(problem, arms, horizon, noise), options.parse_policy(policy)
+    task = options.load_problem(problem, arms, horizon, noise)
+    start = options.parse_policy(policy, task)
     thetas, names = options.parse_range(theta), [name for name in baselines.split(",") if name]
     several = {"leave-one-out": rollouts}
     estimators = [Estimator(name, several.get(name), returns) for name in names]

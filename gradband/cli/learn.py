@@ -118,6 +118,8 @@ def learn(
 
       gradband learn distractors --arms 10 --policy lstm --recipe paper
 
+      gradband learn bernoulli-10 --horizon 200 --policy pretrained
+
       gradband learn two-point --policy my_policies.py:Tempered
 
       gradband learn runs/tests-fit/fitted.toml --policy index --report page.html
@@ -141,7 +143,7 @@ def learn(
     own = recipe or objective or imitate or iterations or instances  # of one policy's learning
     policy = policy or ("auto" if fitted is not None and not own else "softelim")
     budget, label = parse_auto(policy), shared.label_of(task, problem)
-    start = None if budget is not None else options.parse_policy(policy)
+    start = None if budget is not None else options.parse_policy(policy, task)
     name = "auto" if start is None else start.name
     folder = folder_of_first(out or Path("runs") / shared.file_name(f"{label}-{name}"))
     fresh_instances(task, MOST_INSTANCES if compare_on is None else compare_on)

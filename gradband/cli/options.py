@@ -90,9 +90,9 @@ Policies = Annotated[
     Option(
         help=f"Policies, separated by commas: names ({', '.join(policy_names())}), with settings after a "
         "colon, separated by + (exp3:theta=0.5+gradient=lemma); ts:prior and gittins:prior, which know the "
-        "problem's prior; policy files; classes of your own (my_policies.py:Tempered); or optimal, the "
-        "problem's optimal policy, if it can be computed. By default softelim, ts and gittins with and "
-        "without the prior, ucb1 and uniform, as far as they can play the problem."
+        "problem's prior, as pretrained does; policy files; classes of your own (my_policies.py:Tempered); "
+        "or optimal, the problem's optimal policy, if it can be computed. By default softelim, ts and "
+        "gittins with and without the prior, ucb1 and uniform, as far as they can play the problem."
     ),
 ]
 Trust = Annotated[
@@ -128,11 +128,11 @@ def load_problem(
     return problems.load(name, arms, horizon).replace(**changes)
 
 
-def parse_policy(text: str) -> "Policy":
+def parse_policy(text: str, problem: "Problem") -> "Policy":
     """The policy for `name`, `name:setting=value+…`, or a class in a file: `my_policies.py:Tempered`."""
     from gradband.policies import as_policy, given
 
-    return as_policy(given.from_command_line(text)) if ".py:" in text else given.parse_policy(text)
+    return as_policy(given.from_command_line(text)) if ".py:" in text else given.parse_policy(text, problem)
 
 
 def parse_range(text: str) -> list[float]:

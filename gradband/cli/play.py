@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, cast
 
-from gradband.core.errors import InputError
+from gradband.core.errors import InputError, positive, whole
 
 if TYPE_CHECKING:
     from gradband.play.settings import Options
+    from gradband.policies import Policy
 
 SUMMARY = "Play a policy: read requests and write answers, as lines of JSON."
 DESCRIPTION = f"""{SUMMARY}
@@ -53,7 +54,9 @@ EXAMPLES = """Examples:
   gradband play runs/two-point-softelim/policy.safetensors
   gradband play policy.safetensors --journal test-17.jsonl --wait 24h
   gradband play policy.safetensors --arms red,blue --control red --control-share 0.2
+  gradband play pretrained --arms red,blue,green --horizon 5000 --prior 1,30
 """
+PRETRAINED = "pretrained"  # in place of a file
 
 
 class Parser(argparse.ArgumentParser):
@@ -61,6 +64,38 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise InputError(message)
+
+
+def add_policy(parser: argparse.ArgumentParser) -> None:
+    """The policy: a file, or the pretrained one with options for what it plays."""
+    file = f"A policy file, or {PRETRAINED}: the policy that comes with gradband."
+    parser.add_argument("file", metavar="FILE", type=Path, help=file)
+    horizon = f"For {PRETRAINED}: how many decisions there will be."
+    parser.add_argument("--horizon", metavar="N", type=int, help=horizon)
+    prior = f"For {PRETRAINED}: a and b of the Beta(a, b) prior of an arm's mean (default: 1,1)."
+    parser.add_argument("--prior", metavar="A,B", help=prior)
+
+
+def find_policy(given: argparse.Namespace, arms: int) -> "Path | Policy":
+    """The file, or the pretrained policy for so many arms."""
+    if str(given.file) != PRETRAINED:
+        if given.horizon is not None or given.prior is not None:
+            raise InputError(f"--horizon and --prior are for {PRETRAINED}: a policy file has its own")
+        return given.file
+    if given.horizon is None or not arms:
+        raise InputError(f"{PRETRAINED} needs the arms' names and --horizon, the number of decisions")
+    from gradband.policies import pretrained
+
+    return pretrained(*parse_prior(given.prior)).bind(arms, whole("--horizon", given.horizon))
+
+
+def parse_prior(text: str | None) -> tuple[float, float]:
+    """a and b of a beta prior, from `a,b`; 1 and 1 by default."""
+    try:
+        a, b = (float(word) for word in (text or "1,1").split(","))
+    except ValueError:
+        raise InputError(f"--prior must be two numbers, as 1,30, not {text!r}") from None
+    return positive("a of --prior", a), positive("b of --prior", b)
 
 
 def add_guardrails(parser: argparse.ArgumentParser) -> None:
@@ -101,7 +136,7 @@ def make_parser() -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("file", metavar="FILE", type=Path, help="A policy file.")
+    add_policy(parser)
     keep = "Keep every decision and reward in this file, and resume from its contents."
     parser.add_argument("--journal", metavar="FILE", type=Path, help=keep)
     draws = "Fixes all draws (default: the journal's seed, or one from the system)."
@@ -130,7 +165,9 @@ def play(words: Sequence[str]) -> None:
     from gradband.play.player import Player
     from gradband.play.service import serve
 
-    player = Player(given.file, given.seed, trust=given.trust or None, **read_settings(given))
+    settings = read_settings(given)
+    policy = find_policy(given, len(settings.get("arms") or ()))
+    player = Player(policy, given.seed, trust=given.trust or None, **settings)
     if given.journal is None:
         serve(player, None)
         return

@@ -5,7 +5,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from gradband.cli.play import Parser, add_guardrails
+from gradband.cli.play import Parser, add_guardrails, add_policy, find_policy
 from gradband.core.errors import InputError
 
 SUMMARY = "Compute each arm's share of the next pulls from counts, for a feature-flag system."
@@ -19,6 +19,7 @@ EXAMPLES = """Examples:
 
   gradband weights policy.safetensors counts.csv --floor 0.05
   gradband weights policy.safetensors counts.csv --format unleash --key colours
+  gradband weights pretrained counts.csv --horizon 5000 --prior 1,30
 """
 
 
@@ -30,7 +31,7 @@ def make_parser() -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("file", metavar="FILE", type=Path, help="A policy file.")
+    add_policy(parser)
     parser.add_argument("counts", metavar="COUNTS.csv", type=Path, help="Arms, pulls and successes.")
     add_guardrails(parser)
     parser.add_argument("--json", action="store_true", help="Print JSON: {arm: share}.")
@@ -53,7 +54,7 @@ def weights(words: Sequence[str]) -> None:
     if (given.format is None) != (given.key is None):
         raise InputError("--format and --key belong together: a system, and the flag's key there")
     names, pulls, successes = flags.read_counts(given.counts)
-    playable = as_playable(given.file, given.trust or None)
+    playable = as_playable(find_policy(given, len(names)), given.trust or None)
     rails = {name: getattr(given, name) for name in GUARDRAILS if getattr(given, name) is not None}
     settings = Settings(arms=names, **rails)
     if not rails:

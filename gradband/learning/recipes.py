@@ -236,6 +236,9 @@ USUAL = {
     "lstm-gaussian": NETWORK,
     "index-gaussian": INDEX,
     "index-by-arm": INDEX,
+    "pretrained": dataclasses.replace(
+        INDEX, iterations=100, optimizer=partial(clipped_adam, rate=0.0003, warm=0.1)
+    ),
     "discounted-softelim": dataclasses.replace(GRADBAND, iterations=60),
     "discounted-kl-softelim": dataclasses.replace(GRADBAND, iterations=20),
     "discounted-index": dataclasses.replace(INDEX, survey=True),

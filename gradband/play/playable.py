@@ -138,11 +138,11 @@ def _learned_on_other_rewards(policy: Policy, about: dict[str, Any]) -> bool:
 
 
 def _first_params(policy: Policy) -> dict[str, Any]:
-    """The parameters that a bound policy starts with. A policy without any needs no JAX."""
+    """The parameters that a bound policy starts with; JAX is needed unless they are stored, or none."""
     if not policy.arms:
         raise InputError(f"{policy.name} must be bound first: {policy.name}.bind(arms, horizon)")
-    if policy.specs() == {}:
-        return {}
+    if (stored := policy.stored()) is not None:
+        return stored
     import jax
 
     from gradband.core.pytrees import by_path

@@ -64,6 +64,8 @@ class Policy:
     """Learns its parameters, if it has any; Gittins indices are computed."""
     listed: ClassVar[bool] = True
     """Can be used by its name; otherwise only from a file."""
+    takes_prior: ClassVar[bool] = False
+    """By its name alone, it has the prior of the problem that it plays, or a beta prior like it."""
     latents: ClassVar[int] = 1
     """Number of values of a latent variable that is drawn before the first round."""
     log_scale: ClassVar[frozenset[str]] = frozenset()
@@ -91,6 +93,10 @@ class Policy:
     def init(self, key: Array) -> Params:
         """Initial parameters. Policies with random weights use the key."""
         return {}
+
+    def stored(self) -> dict[str, np.ndarray] | None:
+        """The initial parameters, if they are known without JAX."""
+        return {} if self.specs() == {} else None
 
     def specs(self) -> dict[str, Spec] | None:
         """Shapes and types of the parameters, if they are known without JAX."""

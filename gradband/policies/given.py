@@ -33,7 +33,8 @@ def resolve(given: Given, problem: Problem | None = None, trust: Trust | None = 
     """The policy that is given, or the one with this name or in this file; with parameters if learned.
 
     A name can have settings after a colon, as `exp3:theta=0.5+gradient=lemma`. `ts:prior` and
-    `gittins:prior` take the prior of `problem`. The file of a class of your own needs `trust`.
+    `gittins:prior` take the prior of `problem`, and so does `pretrained`. The file of a class of your own
+    needs `trust`.
 
     >>> resolve("softelim:theta=0.5")
     SoftElim(arms=0, horizon=0, theta=0.5)
@@ -58,7 +59,10 @@ def unpack(
 
 
 def parse_policy(text: str, problem: Problem | None = None) -> Policy:
-    """The policy that `name`, `name:setting=value+…` or `name:prior` stands for."""
+    """The policy that `name`, `name:setting=value+…` or `name:prior` stands for.
+
+    A policy that `takes_prior` has the problem's prior by its name alone.
+    """
     name, _, rest = text.partition(":")
     if name not in policies.POLICIES:
         raise unknown("policy", name, policies.POLICIES)
@@ -66,7 +70,10 @@ def parse_policy(text: str, problem: Problem | None = None) -> Policy:
         if problem is None:
             raise InputError(f"{text} needs a problem whose prior it can take")
         return references.with_prior(name, problem)
-    return with_settings(policies.named(name), rest)
+    policy = policies.named(name)
+    if policy.takes_prior and not rest and problem is not None and problem.unit:
+        return references.with_prior(name, problem)
+    return with_settings(policy, rest)
 
 
 def from_command_line(text: str, problem: Problem | None = None, trust: Trust | None = None) -> Found:

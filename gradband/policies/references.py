@@ -2,11 +2,14 @@
 
 A learned policy has seen the prior, but Thompson sampling and the Gittins index assume a flat one. So
 `ts:prior`, `gittins:prior` and the like are these policies with the prior of the problem, and with beliefs
-that suit its rewards: normal ones for gaussian rewards, and the exact posterior for beta rewards.
+that suit its rewards: normal ones for gaussian rewards, and the exact posterior for beta rewards. A
+policy that `takes_prior` has it by its name alone.
 """
 
 import dataclasses
 from typing import Any
+
+import numpy as np
 
 from gradband.core.errors import InputError
 from gradband.policies import (
@@ -18,6 +21,7 @@ from gradband.policies import (
     Gittins,
     HierarchicalTS,
     Policy,
+    Pretrained,
     SlidingWindowUCB,
     ThompsonSampling,
     binding,
@@ -32,6 +36,8 @@ from gradband.problems import Problem, priors, rewards
 
 PRIOR = "prior"
 """follows a policy's name and a colon, and stands for the problem's prior"""
+DRAWN = 1000  # instances of a prior that is not a beta prior, to find one like it
+WEAKEST, STRONGEST = 0.4, 1e5  # pseudo-counts of a beta prior like another
 
 NORMAL = {
     "ts": "ts-gaussian",
@@ -70,6 +76,8 @@ def with_prior(name: str, problem: Problem) -> Policy:
         raise InputError(f"{name} has no prior to set: use {name} instead of {name}:{PRIOR}")
     if not problem.unit:
         raise InputError(f"{name}:{PRIOR} needs rewards in [0, 1], which this problem does not have")
+    if isinstance(policy, Pretrained):
+        return policy.suited(*beta_like(prior), problem.pulls_per_round)
     if isinstance(prior, priors.Hierarchical):
         if isinstance(policy, ThompsonSampling | HierarchicalTS) and not policy.forgets:
             return HierarchicalTS(**numbers_of(prior))
@@ -104,6 +112,30 @@ def _independent(name: str, prior: priors.Prior) -> dict[str, Any]:
         why = f"needs independent arms, and those of a {prior.kind} prior share a level"
         raise InputError(f"{name}:{PRIOR} {why}: {GaussianTS.name}:{PRIOR} can use it")
     return numbers
+
+
+def beta_like(prior: priors.Prior) -> tuple[float, float]:
+    """a and b of a beta prior, or of the one whose mean and variance are those of the arms' means.
+
+    >>> beta_like(priors.Beta(arms=4, a=1, b=30))
+    (1.0, 30.0)
+    """
+    if isinstance(prior, priors.Beta) and len({*prior.a.tolist()}) == len({*prior.b.tolist()}) == 1:
+        return float(prior.a[0]), float(prior.b[0])
+    if not prior.knows_means:
+        return 1.0, 1.0
+    import jax
+
+    from gradband.core import prng
+
+    known: Any = prior
+    keys = jax.random.split(prng.root(0), DRAWN)
+    numbers = np.arange(DRAWN) % (prior.size or DRAWN)
+    means = jax.vmap(lambda i, key: known.means_at(known.nth(i, key), 0))(numbers, keys)
+    mean = float(np.clip(means.mean(), 1e-4, 1 - 1e-4))
+    strength = mean * (1 - mean) / max(float(means.var()), 1e-12) - 1
+    strength = float(np.clip(strength, WEAKEST, STRONGEST))
+    return mean * strength, (1 - mean) * strength
 
 
 def numbers_of(prior: priors.Hierarchical) -> dict[str, Any]:

@@ -51,13 +51,29 @@ def finite_horizon(
     longest_first = range(horizon, 0, -1)  # so that the workers finish together
     total = float(sum(c**2 for c in longest_first))
     with ThreadPoolExecutor(workers) as pool:
-        passes = {pool.submit(_pass, a, b, c, horizon, known, table, errors): c for c in longest_first}
+        passes = {pool.submit(_fill, a, b, c, horizon, known, table, errors): c for c in longest_first}
         for future in as_completed(passes):
             future.result()
             done += passes[future] ** 2
             if progress:
                 progress(done / total)
     return table, float(errors.max()) + 0.5 / SCALE
+
+
+def diagonal(a: float, b: float, last: int, depth: int = 0, grid: int = GRID) -> np.ndarray:
+    """Indices of all states whose pulls N and rounds left m ≤ `depth` add up to `last`.
+
+    The index of (s, N) is in place N (N + 1) / 2 + s, and NaN where m > `depth`; a depth of 0 is no limit.
+    A `grid` of fewer values of λ is faster and less precise.
+
+    >>> float(diagonal(1, 1, last=2)[0].round(4))  # the unpulled arm with two rounds left
+    0.5556
+    """
+    check_shapes([a], [b])
+    whole("last", last)
+    found = np.full(last * (last + 1) // 2, np.nan)
+    _pass(float(a), float(b), last, depth or last, _known_arms(grid), found, np.zeros(last + 1, np.float32))
+    return found
 
 
 def discounted(a: float, b: float, discount: float) -> float:
@@ -99,18 +115,31 @@ def _root_advantage(a: float, b: float, discount: float, depth: int, known: np.n
     return advantage[0]
 
 
-def _known_arms() -> np.ndarray:
+def _known_arms(grid: int = GRID) -> np.ndarray:
     """Values of λ, denser towards 0 and 1, where indices curve most, with two beyond each end."""
-    x = np.arange(-2, GRID + 3) / GRID
+    x = np.arange(-2, grid + 3) / grid
     inside = np.sin(np.pi / 2 * np.clip(x, 0, 1)) ** 2
-    return (inside + np.minimum(x, 0) / GRID + np.maximum(x - 1, 0) / GRID).astype(np.float32)
+    return (inside + np.minimum(x, 0) / grid + np.maximum(x - 1, 0) / grid).astype(np.float32)
+
+
+@compiled()
+def _fill(
+    a: float, b: float, last: int, horizon: int, known: np.ndarray, table: np.ndarray, errors: np.ndarray
+) -> None:
+    """Fills in a table's indices of all states (s, N, m) with N + m = `last`, and their greatest error."""
+    found = np.zeros(last * (last + 1) // 2)
+    _pass(a, b, last, last, known, found, errors)
+    for pulls in range(last):
+        first, row = place(horizon - last + pulls, pulls, 0), pulls * (pulls + 1) // 2
+        for ones in range(pulls + 1):
+            table[first + ones] = round(found[row + ones] * SCALE)
 
 
 @compiled(fastmath={"contract", "nnan", "nsz"})
 def _pass(
-    a: float, b: float, last: int, horizon: int, known: np.ndarray, table: np.ndarray, errors: np.ndarray
+    a: float, b: float, last: int, depth: int, known: np.ndarray, found: np.ndarray, errors: np.ndarray
 ) -> None:
-    """Fills in the indices of all states (s, N, m) with N + m = `last`, and their greatest error."""
+    """Finds the indices of all (s, N, m) with N + m = `last` and m ≤ `depth`, and their greatest error."""
     q = np.empty(LANES, np.float32)
     advantage = np.empty((last + 2, LANES), np.float32)
     # Blocks of λ overlap by three values, the neighbours that bracket a root.
@@ -120,7 +149,7 @@ def _pass(
         advantage[:] = 0
         lowest = last  # ones below which the advantage is 0 for all λ of the block
         highest = last  # ones above which one never stops: rows beyond are not updated
-        for pulls in range(last - 1, -1, -1):
+        for pulls in range(last - 1, last - depth - 1, -1):
             start = max(0, min(lowest - 1, math.floor(grid[0] * (a + b + pulls) - a)))
             lowest = pulls + 1
             ones = highest
@@ -144,8 +173,7 @@ def _pass(
                     # Q is convex: its root lies left of the chord's and right of the next secants'.
                     high = _root(grid, q, k, k + 1)
                     low = max(_root(grid, q, k - 1, k), _root(grid, q, k + 1, k + 2))
-                    index = min(max((low + high) / 2, 0), 1)
-                    table[place(horizon - last + pulls, pulls, ones)] = round(index * SCALE)
+                    found[pulls * (pulls + 1) // 2 + ones] = min(max((low + high) / 2, 0), 1)
                     errors[last] = max(errors[last], (high - low) / 2)
                 never = (last - pulls) * (p - grid[LANES - 1])
                 if q[LANES - 1] - never <= ROUNDING * never:
