@@ -185,8 +185,8 @@ def _steps(plan: Plan, state: TrainingState) -> Iterator[Step]:
         own = prng.fold_in(prng.stream(plan.key, "training"), place)
         before, total = sum(lengths[:place]), sum(lengths)
         for iteration in _ascend(plan, state, stage, own):
-            seen = (float(state.history[name][-1]) for name in ("norm", "regret", "regret_se"))
-            yield Step(before + iteration, total, stage.policy.horizon, state.params, *seen)
+            norm, regret, se = (float(state.history[name][-1]) for name in ("norm", "regret", "regret_se"))
+            yield Step(before + iteration, total, stage.policy.horizon, state.params, norm, regret, se)
     if not state.stopped and not any(state.history["norm"]):
         state.stopped = f"the gradient was {ZERO}"
 
