@@ -5,6 +5,7 @@ import math
 from typing import ClassVar
 
 from gradband.core.arrays import Array, namespace
+from gradband.core.errors import positive
 from gradband.policies.base import Index, Params
 from gradband.policies.beta_evidence import BetaEvidence, Evidence
 from gradband.policies.platform_ts import psi
@@ -12,19 +13,24 @@ from gradband.policies.platform_ts import psi
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BetaBrezziLai(Index, BetaEvidence):
-    """The arm with the greatest m + s ψ(s² I R), if Y ~ Beta(v μ, v (1 − μ)) and μ ~ Beta(a, b).
+    """The arm with the greatest m + s ψ(s² I R c), if Y ~ Beta(v μ, v (1 − μ)) and μ ~ Beta(a, b).
 
     m and s² are the mean and variance of the arm's exact posterior, I the Fisher information of a reward
-    about μ at m, and R the remaining rounds, in place of a discount of 1 − 1/R. ψ is Brezzi and Lai's
-    approximation of the boundary of optimal stopping of a Wiener process.
+    about μ at m, and R the remaining rounds, of which a `share` c stands for the horizon of a discount,
+    1 − 1/(c R). ψ is Brezzi and Lai's approximation of the boundary of optimal stopping of Brownian motion.
     """
 
     name: ClassVar[str] = "brezzi-lai-beta"
+    share: float = 0.5
+
+    def check(self) -> None:
+        super().check()
+        positive("share of brezzi-lai-beta", self.share)
 
     def index(self, params: Params, state: Evidence) -> Array:
         means, variances = self.moments(state)
         xp = namespace(means)
-        left = xp.maximum(self.horizon - state.counts.rounds, 1)
+        left = self.share * xp.maximum(self.horizon - state.counts.rounds, 1)
         information = self.v**2 * (psi(self.v * means)[1] + psi(self.v * (1 - means))[1])
         return means + xp.sqrt(variances) * boundary(variances * information * left)
 
