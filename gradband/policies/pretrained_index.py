@@ -93,7 +93,7 @@ def pretrained(a: float = 1.0, b: float = 1.0) -> Pretrained:
     """The policy that comes with the package, for arms whose means are Beta(a, b). It needs no learning.
 
     >>> pretrained(a=1, b=30).bind(arms=4, horizon=2000)
-    Pretrained(arms=4, horizon=2000, a=1, b=30)
+    Pretrained(arms=4, horizon=2000, a=1, b=30, sharpness=1000.0)
 
     Args:
         a: Pseudo-count of successes before the first pull.
