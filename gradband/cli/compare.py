@@ -20,13 +20,15 @@ def compare(
     seed: options.Seed = 0,
     devices: options.Devices = None,
     memory: options.Memory = None,
+    certify: options.Certify = None,
     out: Annotated[Path | None, Option(help="Folder for files (default: runs/PROBLEM-compare).")] = None,
     json: options.Json = False,
 ) -> None:
     """Compare the Bayes regret of policies on the same instances.
 
     If the optimum can be computed, each policy is also shown on the way
-    from Thompson sampling (0 %) to the optimum (100 %).
+    from Thompson sampling (0 %) to the optimum (100 %). If not, a bound on every
+    policy's regret makes it an interval.
 
     Examples:
 
@@ -64,6 +66,7 @@ def compare(
             seed=seed,
             devices=devices,
             memory=memory,
+            certify=certify,
             progress=terminal.in_turn(update, stages(entries)),
         )
     files = {"figure": str(folder / "regret.png"), "result": str(folder / "result.json")}
