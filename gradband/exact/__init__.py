@@ -2,6 +2,7 @@
 
 from gradband.core import jax_setup as jax_setup
 from gradband.exact.bounds import softelim_regret_bound
+from gradband.exact.certify import Certificate, certify
 from gradband.exact.counts import by_counts
 from gradband.exact.enumeration import Exact, by_enumeration
 from gradband.exact.explore_then_commit import explore_then_commit_reward
@@ -13,11 +14,13 @@ from gradband.solvers.gittins import discounted as gittins_index
 
 __all__ = [
     "Bound",
+    "Certificate",
     "Exact",
     "Optimum",
     "bound",
     "by_counts",
     "by_enumeration",
+    "certify",
     "explore_then_commit_reward",
     "gittins_index",
     "optimum",

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gradband.core import resources
-from gradband.solvers import lookahead, normal_arm, prices, product_form, stopping
+from gradband.solvers import logit_arm, lookahead, normal_arm, prices, product_form, stopping
 
 COARSE, CELLS, FINE = 60, 256, 1024  # cells: to place the others, with lookahead, without it
 PER_STATE = 1.2e-10  # seconds per state and charge of a pass
@@ -19,6 +19,8 @@ PER_PAIR = 3e-9  # seconds per state of two arms
 LONGEST = 90  # rounds of lookahead for more than two arms
 MOST_TWO = 600  # for two arms
 BATCH_CELLS, MULTIPLIERS = 128, 200  # of bounds after a batch
+FEW_CELLS, NEAREST = 64, 0.005  # cells for beta rewards, and how near 0 and 1 a charge may be
+PER_LEVEL = 0.1  # seconds per charge and 50 pulls
 PATIENT = 8  # rounds per arm up to which prices may be better
 
 
@@ -180,6 +182,35 @@ def gaussian(arms: int, sd: float, noise: float, pulls: int, seconds: float) -> 
     # Beyond the last charge the integral is at most the sum of what remains of J.
     reward = product_form.value(charges, factors, np.array([arms]), pulls) + arms * advantage[-1]
     return Upper(sd * (reward + stopping.SLACK * pulls * arms), "geometric horizon")
+
+
+def beta_rewards(a: np.ndarray, b: np.ndarray, v: float, pulls: int, seconds: float) -> Upper:
+    """The bound for arms with Beta(a, b) means and rewards from Beta(v μ, v (1 − μ))."""
+    from scipy.special import betainc  # takes a while to import
+
+    arms = Arms(a, b)
+    if len(a) == 1:
+        return Upper(pulls * float(a[0] / (a[0] + b[0])), "a single arm")
+
+    def factors(charges: np.ndarray, depth: int) -> np.ndarray:
+        inside, rows = charges[1:-1], []
+        for up, down in arms.shapes.tolist():
+            mean = up / (up + down)
+            above = 1 - betainc(up + 1, down, inside), 1 - betainc(up, down, inside)
+            known = pulls * (mean * above[0] - inside * above[1])
+            worth = known - logit_arm.losses((up, down), v, pulls, depth, inside)
+            rows.append(np.concatenate([[pulls * mean], np.maximum(worth, 0.0), [0.0]]))
+        return product_form.slopes(charges, np.array(rows), pulls)
+
+    first = product_form.first_charges(arms.shapes, 24)
+    first = np.concatenate([[0.0], first[(first > NEAREST) & (first < 1 - NEAREST)], [1.0]])
+    rough = factors(first, 4)
+    charges = product_form.refine(first, rough, arms.counts, FEW_CELLS)
+    charges = np.concatenate([[0.0], charges[(charges > NEAREST) & (charges < 1 - NEAREST)], [1.0]])
+    each = seconds / (FEW_CELLS * len(arms.counts) * PER_LEVEL)
+    depth = int(np.clip(50 * each ** (1 / 1.6), 8, 4 * pulls))
+    reward = product_form.value(charges, factors(charges, depth), arms.counts, pulls)
+    return Upper(reward + stopping.SLACK * pulls * len(a), "geometric horizon")
 
 
 def best_of_normal(arms: int) -> float:

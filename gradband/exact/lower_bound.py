@@ -81,7 +81,7 @@ def bound(problem: GivenProblem, *, seconds: float = 30) -> Bound:
     """A lower bound on every policy's Bayes regret and an upper one on its reward, or an error.
 
 
-    Independent arms (beta means with Bernoulli rewards, Gaussian arms) are bounded by the geometric
+    Independent arms (beta means with Bernoulli or beta rewards, Gaussian arms) are bounded by the geometric
     horizon, after as many exact rounds of lookahead as time and memory allow, or by a price per round.
     Levels of hierarchical priors and the kinds of a mixture are revealed, and averaged over. Finite priors
     are solved. Late rewards and guardrails only take policies away, so the bound without them holds.
@@ -118,6 +118,8 @@ def _method_for(problem: Problem) -> Callable[[Problem, float], _Found]:
     normal = isinstance(prior.rewards, rewards.Gaussian)
     if bernoulli and isinstance(prior, priors.Beta):
         return _beta
+    if isinstance(prior.rewards, rewards.Beta) and isinstance(prior, priors.Beta):
+        return _beta_rewards
     if bernoulli and isinstance(prior, priors.Mixture):
         return _mixture
     if bernoulli and isinstance(prior, priors.Hierarchical):
@@ -153,6 +155,12 @@ def _independent(a: np.ndarray, b: np.ndarray, problem: Problem, seconds: float)
 def _beta(problem: Problem, seconds: float) -> _Found:
     prior: Any = problem.prior
     upper = _independent(prior.a, prior.b, problem, seconds)
+    return _Found(problem.pulls * best_mean(prior) - upper.reward, upper.reward, upper.method)
+
+
+def _beta_rewards(problem: Problem, seconds: float) -> _Found:
+    prior: Any = problem.prior
+    upper = independent_arms.beta_rewards(prior.a, prior.b, float(prior.rewards.v), problem.pulls, seconds)
     return _Found(problem.pulls * best_mean(prior) - upper.reward, upper.reward, upper.method)
 
 

@@ -5,6 +5,8 @@ arm by arm, the most pulled first, and their values found by a key, the sum of r
 once: a key that is there already would be that of two states, and ends the programme.
 """
 
+from typing import Any
+
 import numpy as np
 
 from gradband.solvers.compiled import compiled
@@ -16,7 +18,7 @@ TWO_ARMS_BYTES = 24
 
 def states(a: np.ndarray, b: np.ndarray, rounds: int) -> np.ndarray:
     """How many states there are before each round 0 … d."""
-    return nodes(a, b, rounds + 1)
+    return nodes(a.tolist(), b.tolist(), rounds + 1)
 
 
 def solve(
@@ -57,7 +59,7 @@ def _empty(count: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 @compiled(inline="always")
-def _slot(keys: np.ndarray, key: int) -> int:
+def _slot(keys: np.ndarray, key: Any) -> Any:
     """Where a key is, or the free place for it."""
     mask = np.uint64(len(keys) - 1)
     at = (key ^ (key >> np.uint64(29))) & mask
