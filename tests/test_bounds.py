@@ -2,6 +2,8 @@
 
 import math
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -9,8 +11,10 @@ import gradband as gb
 from gradband.core.errors import InputError
 from gradband.exact import independent_arms, quadrature
 from gradband.exact.independent_arms import Arms
+from gradband.paper.unit import command
+from gradband.paper.work import carry_out
 from gradband.problems import priors, rewards
-from gradband.solvers import normal_arm, prices, product_form, stopping
+from gradband.solvers import full_feedback, normal_arm, prices, product_form, stopping
 
 pytestmark = pytest.mark.brief
 UNIFORM_10 = 3.528330  # the optimal regret of 10 uniform arms over 20 rounds, which takes a minute
@@ -202,3 +206,29 @@ def test_a_bound_says_what_it_is() -> None:
     assert repr(found).startswith("Bound(regret ≥ 1.8")
     assert {*found.as_dict()} >= {"regret", "reward", "se", "method", "seconds"}
     assert "every policy" in found.tables()[0].columns
+
+
+def test_full_feedback_bounds_what_nothing_else_does() -> None:
+    dependent = priors.Sampler(
+        lambda key: 0.3 + 0.4 * jax.random.uniform(key, ()) * jnp.arange(3) / 2, arms=3
+    )
+    found = gb.exact.bound(gb.Problem(dependent, 50), seconds=1)
+    assert found.method == "full feedback"
+    assert 0 <= found.regret < 3
+    # two-point, whose optimum is known and no less
+    listed = gb.Problem(priors.Drawn([[0.6, 0.4], [0.4, 0.6]], held_out=0), 50)
+    best = gb.exact.optimum(gb.problems.named("two-point", horizon=50), progress=False)
+    shown = gb.exact.bound(listed, seconds=1)
+    assert 0.2 * best.regret < shown.regret < best.regret + 5 * shown.se
+    means, weights = np.array([[0.6, 0.4], [0.4, 0.6]]), np.array([0.5, 0.5])
+    # After one round both arms say the same with probability .36 + .16, and then P(right) = .36 / .52.
+    two = full_feedback.bernoulli(means, weights, 2, 100_000, [0])
+    right = 0.36 + 0.48 * 0.5
+    assert abs(two.mean() - (0.5 + 0.4 + 0.2 * right)) < 5 * two.std() / len(two) ** 0.5
+
+
+def test_a_reproduction_has_the_bound_as_a_line() -> None:
+    unit = {"do": "bound", "problem": {"name": "uniform-2", "arms": 3, "horizon": 20}, "seconds": 1}
+    best = gb.exact.optimum(gb.Problem(priors.Beta(arms=3), 20), progress=False).regret
+    assert carry_out(unit)["regret"] == pytest.approx(best, abs=1e-9)
+    assert command(unit) == "gradband optimum uniform-2 --arms 3 --horizon 20 --certify 1"

@@ -12,18 +12,23 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
 
 from gradband.core.errors import InputError, positive
 from gradband.core.results import Result, TextTable
+from gradband.core.statistics import Mean
 from gradband.exact import independent_arms
 from gradband.exact.independent_arms import Arms, Upper
 from gradband.exact.optimum import check_size, optimum
 from gradband.exact.quadrature import best_mean, expected_best
 from gradband.problems import GivenProblem, Problem, as_problem, priors, rewards
+from gradband.solvers import full_feedback
 from gradband.solvers.levels import LARGEST_STRENGTH
 
 LARGEST_BATCH = 1000  # first batches whose outcomes are averaged
+PATHS, LIST = 256, 1000  # rollouts with full feedback, and instances that they are drawn from
+FEWEST_LISTS, MOST_LISTS = 8, 400
 LEVELS = 64  # strata of a level, with two draws in each, if there is time
 
 
@@ -126,11 +131,20 @@ def _method_for(problem: Problem) -> Callable[[Problem, float], _Found]:
         return _hierarchical
     if normal and isinstance(prior, priors.Gaussian | priors.HierarchicalGaussian):
         return _gaussian
-    if bernoulli and isinstance(prior, priors.Finite):
-        check_size(_plain(problem))
+    if bernoulli and isinstance(prior, priors.Finite) and _can_be_solved(problem):
         return _finite
+    if bernoulli:
+        return _full_feedback
     kinds = f"{prior.rewards.kind} rewards with a {prior.kind} prior"
     raise InputError(f"there is no bound for {kinds}: compare with other policies")
+
+
+def _can_be_solved(problem: Problem) -> bool:
+    try:
+        check_size(_plain(problem))
+    except InputError:
+        return False
+    return True
 
 
 def _plain(problem: Problem) -> Problem:
@@ -221,6 +235,27 @@ def _gaussian(problem: Problem, seconds: float) -> _Found:
     revealed = not isinstance(prior, priors.Gaussian) and prior.between > 0
     method = f"{upper.method}, with levels revealed" if revealed else upper.method
     return _Found(regret, problem.pulls * float(prior.mean) + upper.reward, method)
+
+
+def _full_feedback(problem: Problem, seconds: float) -> _Found:
+    """Rewards of all arms seen in every round: in lists of instances, all of them or drawn from the prior.
+
+    The value of a prior is convex in it, so that of a list drawn from it is no less on average.
+    """
+    prior: Any = problem.fresh().prior
+    fixed = isinstance(prior, priors.Finite | priors.Drawn)
+    began, rows = time.perf_counter(), []
+    while len(rows) < FEWEST_LISTS or (time.perf_counter() - began < seconds and len(rows) < MOST_LISTS):
+        drawn = prior
+        if not fixed:
+            drawn = priors.Drawn.of(prior, LIST, jax.random.fold_in(jax.random.key(0), len(rows)))
+        means = drawn.instances if isinstance(drawn, priors.Finite) else drawn.all_means
+        weights = drawn.weights if isinstance(drawn, priors.Finite) else np.full(len(means), 1 / len(means))
+        total = full_feedback.bernoulli(means, weights, problem.pulls, PATHS, [1, len(rows)])
+        best = problem.pulls * float(weights @ means.max(1)) / float(weights.sum())
+        rows.append((best - total.mean(), total.mean()))
+    regret, reward = (Mean.of(np.array(column)) for column in zip(*rows, strict=True))
+    return _Found(max(regret.mean, 0.0), reward.mean, "full feedback", regret.se, reward.se)
 
 
 def _finite(problem: Problem, seconds: float) -> _Found:
