@@ -87,7 +87,7 @@ def learn(
 
     Its keys: base (the recipe to start from), iterations, instances, most, estimator,
     optimizer, scale, temperature, entropy, curriculum, settings, survey, choose,
-    imitating, tuning. docs/recipes.md explains them.
+    certify, imitating, tuning. docs/recipes.md explains them.
 
     Examples:
 
@@ -257,7 +257,7 @@ def assess(
                     )
             optimum, note = shared.known_optimum(task)
             spent = learned.about["training"]["seconds"] + time.perf_counter() - began
-            limit, words = known_bound(task, optimum, None, spent)
+            limit, words = known_bound(task, optimum, learned.about["training"].get("certify"), spent)
     except interruption.Interrupted as stopped:
         raise StoppedError(str(stopped), 128 + stopped.number) from None
     standing = Standing.of(table, optimum, bound=limit)

@@ -113,7 +113,8 @@ class Standing(Result):
             ax: Where to draw; new Axes by default.
         """
         axes = figures.axes_for(ax, (7.5, figures.height_of_bars(len(self.table.rows))))
-        figures.bars(axes, self.records(), self.optimum, self.bound and self.bound.regret)
+        bound = None if self.bound is None else self.bound.regret
+        figures.bars(axes, self.records(), self.optimum, bound)
         return axes
 
 

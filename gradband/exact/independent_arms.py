@@ -14,7 +14,7 @@ from gradband.solvers import logit_arm, lookahead, normal_arm, prices, product_f
 
 COARSE, CELLS, FINE = 60, 256, 1024  # cells: to place the others, with lookahead, without it
 PER_STATE = 1.2e-10  # seconds per state and charge of a pass
-PER_VISIT, PER_CELL = 8e-8, 3e-10  # seconds per state that lookahead visits, and per cell of a last state
+PER_VISIT, PER_CELL = 4e-8, 3e-10  # seconds per state that lookahead visits, and per cell of a last state
 PER_PAIR = 3e-9  # seconds per state of two arms
 LONGEST = 90  # rounds of lookahead for more than two arms
 MOST_TWO = 600  # for two arms
@@ -147,7 +147,9 @@ class Arms:
         starts = [stopping.code(b, 0) for b in range(batch + 1)]
         logs = []
         for shape, mine in zip(self.shapes, found, strict=True):
-            mean = np.add.reduceat(chances(*shape, batch)[:, None] * mine, starts, axis=0)  # [b, charges]
+            mean = np.add.reduceat(
+                chances(float(shape[0]), float(shape[1]), batch)[:, None] * mine, starts, axis=0
+            )  # [b, charges]
             logs.append(np.log(np.maximum(product_form.slopes(charges, mean, left), 1e-300)))
         multipliers = np.append(0.0, np.logspace(-6, 2, MULTIPLIERS))
         pulls = np.arange(batch + 1.0)[:, None]

@@ -89,7 +89,8 @@ def bound(problem: GivenProblem, *, seconds: float = 30) -> Bound:
     Independent arms (beta means with Bernoulli or beta rewards, Gaussian arms) are bounded by the geometric
     horizon, after as many exact rounds of lookahead as time and memory allow, or by a price per round.
     Levels of hierarchical priors and the kinds of a mixture are revealed, and averaged over. Finite priors
-    are solved. Late rewards and guardrails only take policies away, so the bound without them holds.
+    are solved, and with any other prior and Bernoulli rewards all arms show their rewards in every round.
+    Late rewards and guardrails only take policies away, so the bound without them holds.
 
     Everything that is not exact errs on the safe side, so that reward comes out too high and regret too
     low: convex functions are interpolated by chords, means are revealed where a recursion ends, and what
@@ -244,7 +245,8 @@ def _full_feedback(problem: Problem, seconds: float) -> _Found:
     """
     prior: Any = problem.fresh().prior
     fixed = isinstance(prior, priors.Finite | priors.Drawn)
-    began, rows = time.perf_counter(), []
+    began = time.perf_counter()
+    rows: list[tuple[float, float]] = []
     while len(rows) < FEWEST_LISTS or (time.perf_counter() - began < seconds and len(rows) < MOST_LISTS):
         drawn = prior
         if not fixed:

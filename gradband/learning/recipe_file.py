@@ -10,7 +10,7 @@ from typing import Any
 import optax
 
 from gradband.core import files
-from gradband.core.errors import InputError, number, shown, unknown, whole
+from gradband.core.errors import InputError, number, positive, shown, unknown, whole
 from gradband.gradient.estimator import Estimator
 from gradband.learning import recipes
 from gradband.learning.ascent import SCALES
@@ -184,6 +184,7 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
     "curriculum": _curriculum,
     "survey": _flag,
     "choose": _flag,
+    "certify": positive,
 }
 
 

@@ -10,7 +10,6 @@ whoever knows more stops no worse, so all J are at least the true ones. One back
 
 import functools
 import math
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -45,8 +44,10 @@ def advantages(
     logs = _log_normalisers(a, b, depth)
     found = np.empty((len(padded), code(kept + 1, 0), LANES))
     with ThreadPoolExecutor(workers) as pool:
-        given = [(a, b, rounds, depth, part) for part in padded]
-        jobs = [pool.submit(_pass, *known, logs, above[i], found[i]) for i, known in enumerate(given)]
+        jobs = [
+            pool.submit(_pass, a, b, rounds, depth, part, logs, above[i], found[i])
+            for i, part in enumerate(padded)
+        ]
         for job in jobs:
             job.result()
     whole = np.concatenate(list(found), axis=1)[:, : len(charges)]
@@ -189,7 +190,7 @@ def reach(rounds: int, kept: int, states: float, charges: int) -> int:
     return kept + int(min(4 * rounds, max(most, 50))) + 1
 
 
-def kinds_of(a: Sequence[float], b: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
+def kinds_of(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The different (a, b) [kinds, 2], and how many arms have each."""
     shapes, count = np.unique(np.stack([a, b], 1), axis=0, return_counts=True)
     return shapes, count
