@@ -120,14 +120,13 @@ def certify(
 
     with ThreadPoolExecutor(resources.cores()) as pool:
         list(pool.map(fill, range(0, instances, PIECE)))
-    above = Mean.of(found[0] - found[1])
-    best = n * best_mean(prior)
-    lower = _with_controls(best - found[0], n * (means.max(0) - best / n))
+    gap = found[0] - found[1]
+    lower = _with_control(regrets - gap, n * (means.max(0) - best_mean(prior)))
     spent = time.perf_counter() - began
-    return Certificate(bound.name, above, Mean.of(regrets), lower, instances, spent)
+    return Certificate(bound.name, Mean.of(gap), Mean.of(regrets), lower, instances, spent)
 
 
-def _with_controls(values: np.ndarray, centred: np.ndarray) -> Mean:
+def _with_control(values: np.ndarray, centred: np.ndarray) -> Mean:
     """The mean of values, with the part that follows a variable of known mean 0 taken out."""
     slope = np.cov(values, centred)[0, 1] / max(centred.var(ddof=1), 1e-300)
     return Mean.of(values - slope * centred)
