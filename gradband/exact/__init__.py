@@ -2,7 +2,7 @@
 
 from gradband.core import jax_setup as jax_setup
 from gradband.exact.bounds import softelim_regret_bound
-from gradband.exact.certify import Certificate, certify
+from gradband.exact.certificate import Certificate, certify
 from gradband.exact.counts import by_counts
 from gradband.exact.enumeration import Exact, by_enumeration
 from gradband.exact.explore_then_commit import explore_then_commit_reward
