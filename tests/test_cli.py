@@ -288,11 +288,12 @@ def compared(run_in, learned):
 
 
 def test_compare_is_sorted_by_regret(compared):
-    assert set(compared) == {"problem", "instances", "seed", "optimum", "policies", "files"}
+    assert set(compared) == {"problem", "instances", "seed", "optimum", "bound", "policies", "files"}
     assert compared["instances"] == 2000
     assert compared["problem"]["name"] == "two-point"
     rows = compared["policies"]
-    assert all(set(row) == {"name", "regret", "se", "share", "share_se", "seconds"} for row in rows)
+    keys = {"name", "regret", "se", "share", "share_se", "share_least", "share_most", "seconds"}
+    assert all(set(row) == keys for row in rows)
     assert [row["regret"] for row in rows] == sorted(row["regret"] for row in rows)
     assert len(rows) == 5
     assert rows[-1]["name"] == "uniform"

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -52,6 +53,30 @@ def test_optimum_prints_a_table(run):
     assert all(
         words in out for words in ("two-point: 2 arms, 20 rounds", "1.142492", "Exact, up to rounding.")
     )
+
+
+def test_an_interval_stands_for_an_optimum_that_is_out_of_reach(run):
+    sizes = ("uniform-2", "--arms", 10, "--horizon", 40, "--certify", 0.5, "--instances", 500)
+    found = result(run("optimum", *sizes, "--json"))
+    assert found["regret"] is None
+    assert "feasible" in found["reason"]
+    assert 4.4 < found["bound"]["regret"] < found["best_policy"]["regret"] + 5 * found["best_policy"]["se"]
+    assert found["best_policy"]["policy"] == "gittins"
+    _, out, _ = run("optimum", *sizes)
+    assert "The optimal regret lies between" in " ".join(out.split())
+
+
+def test_compare_shows_an_interval_where_there_is_no_optimum(run):
+    sizes = ("uniform-2", "--arms", 10, "--horizon", 40, "--instances", 500, "--certify", 0.5)
+    found = result(run("compare", *sizes, "--policies", "ts,gittins", "--json"))
+    rows = {row["name"]: row for row in found["policies"]}
+    assert found["optimum"] is None
+    assert found["bound"]["regret"] > 4.4
+    assert rows["ts"]["share_least"] == rows["ts"]["share_most"] == 0
+    assert 0.8 < rows["gittins"]["share_least"] <= rows["gittins"]["share_most"]
+    _, out, _ = run("compare", *sizes, "--policies", "ts,gittins")
+    assert re.search(r"\d+ to \d+ %", out)
+    assert "No policy has a regret below" in " ".join(out.split())
 
 
 def test_its_policy_can_be_saved_and_compared(run):
@@ -108,9 +133,9 @@ def test_gradient_has_rows_for_the_exact_one(run):
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("optimum bernoulli-10", "with 10 arms a horizon of 23 is feasible"),
-        ("optimum beta-10", "bernoulli rewards, not beta rewards"),
-        ("optimum uniform-2 --horizon 5000", "a horizon of"),
+        ("optimum bernoulli-10 --out runs", "with 10 arms a horizon of 23 is feasible"),
+        ("optimum beta-10 --out runs", "bernoulli rewards, not beta rewards"),
+        ("optimum uniform-2 --horizon 5000 --out runs", "a horizon of"),
         ("optimum uniform-2 --out taken/x", "can't write to taken/x"),
         ("gradient --policy exp3 --exact", "exp3 can't be evaluated exactly"),
         ("gradient bernoulli-10 --exact", "exact evaluation needs 2 arms, not 10"),

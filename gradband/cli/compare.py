@@ -27,13 +27,15 @@ def compare(
             help="Show the regret that 95 % and 99 % of the instances do not exceed, with 95 % intervals.",
         ),
     ] = False,
+    certify: options.Certify = None,
     out: Annotated[Path | None, Option(help="Folder for files (default: runs/PROBLEM-compare).")] = None,
     json: options.Json = False,
 ) -> None:
     """Compare the Bayes regret of policies on the same instances.
 
     If the optimum can be computed, each policy is also shown on the way
-    from Thompson sampling (0 %) to the optimum (100 %).
+    from Thompson sampling (0 %) to the optimum (100 %). If not, a bound on every
+    policy's regret makes it an interval.
 
     Examples:
 
@@ -74,6 +76,7 @@ def compare(
             devices=devices,
             memory=memory,
             quantiles=TAIL if quantiles else (),
+            certify=certify,
             progress=terminal.in_turn(update, stages(entries)),
         )
     files = {"figure": str(folder / "regret.png"), "result": str(folder / "result.json")}

@@ -24,6 +24,7 @@ def explain(
     seed: options.Seed = 0,
     devices: options.Devices = None,
     memory: options.Memory = None,
+    certify: options.Certify = None,
     out: Annotated[Path | None, Option(help="Folder for files (default: that of the policy file).")] = None,
     json: options.Json = False,
 ) -> None:
@@ -62,6 +63,7 @@ def explain(
             seed=seed,
             devices=devices,
             memory=memory,
+            certify=certify,
             progress=lambda what, done: update(done, what),
         )
     source = problem or "its problem"

@@ -102,7 +102,7 @@ def learn(
 
     Its keys: base (the recipe to start from), iterations, instances, most, estimator,
     objective, optimizer, scale, temperature, entropy, curriculum, settings, survey, choose,
-    imitating, tuning, guided_from. docs/recipes.md explains them.
+    certify, imitating, tuning, guided_from. docs/recipes.md explains them.
 
     Examples:
 
@@ -287,12 +287,13 @@ def assess(
     """
     from gradband.evaluation import compare_with_defaults, outcome, price
     from gradband.evaluation.evaluate import TAIL
-    from gradband.evaluation.standing import Standing
+    from gradband.evaluation.standing import Standing, known_bound
     from gradband.learning import interruption
 
     learned, paid = both[0], None
     how = where | {"instances": compare_on or outcome.instances_to_compare_on(learned, task)}
     tail = {"quantiles": TAIL} if "objective" in learned.about["training"] else {}
+    began = time.perf_counter()
     situations: list[Situation] = []
     saved = f"interrupted while comparing; the learned policy is saved in {file}"
     try:
@@ -309,9 +310,12 @@ def assess(
                         *(learned, task, both[1]), **how, progress=lambda name, done: update(done, name)
                     )
             optimum, note = shared.known_optimum(task)
+            spent = learned.about["training"]["seconds"] + time.perf_counter() - began
+            limit, words = known_bound(task, optimum, learned.about["training"].get("certify"), spent)
     except interruption.Interrupted as stopped:
         raise StoppedError(str(stopped), 128 + stopped.number) from None
-    return outcome.Outcome(learned, task, Standing.of(table, optimum), tuple(situations), paid), note
+    standing = Standing.of(table, optimum, bound=limit)
+    return outcome.Outcome(learned, task, standing, tuple(situations), paid), f"{note}{words}"
 
 
 def write_page(

@@ -111,6 +111,14 @@ Memory = Annotated[
         "at once."
     ),
 ]
+Certify = Annotated[
+    float | None,
+    Option(
+        metavar="SECONDS",
+        help="Time for a bound on every policy's regret, if the optimum can't be computed (default: a "
+        "tenth of the command's).",
+    ),
+]
 Json = Annotated[bool, Option("--json", help="Print one JSON object instead of a table.")]
 
 

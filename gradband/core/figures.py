@@ -42,10 +42,12 @@ def height_of_bars(count: int) -> float:
     return 1.3 + 0.38 * count
 
 
-def bars(axis: Any, rows: list[dict[str, Any]], optimum: float | None = None) -> None:
+def bars(
+    axis: Any, rows: list[dict[str, Any]], optimum: float | None = None, bound: float | None = None
+) -> None:
     """Draws policies' regrets as bars, from their `name`, `regret`, `se` and `share` of the way from ts.
 
-    The optimum is a line; no policy reaches the area to its left.
+    The optimum, or a bound on every policy's regret, is a line; no policy reaches the area to its left.
     """
     names, regrets, errors, shares = (
         [row[key] for row in rows] for key in ("name", "regret", "se", "share")
@@ -57,9 +59,10 @@ def bars(axis: Any, rows: list[dict[str, Any]], optimum: float | None = None) ->
     for place, regret, error, share in zip(places, regrets, errors, shares, strict=True):
         words = f"{regret:.2f}" + ("" if share is None else f"  ({100 * share:.0f} %)")
         axis.text(regret + error + 0.012 * most, place, words, va="center", fontsize=9)
-    if optimum is not None:
-        axis.axvspan(0, optimum, color="C3", alpha=0.12, linewidth=0, zorder=0)
-        axis.axvline(optimum, color="C3", linestyle="--", linewidth=1.2, label=f"optimum: {optimum:.2f}")
+    least, word = (bound, "bound") if optimum is None else (optimum, "optimum")
+    if least is not None:
+        axis.axvspan(0, least, color="C3", alpha=0.12, linewidth=0, zorder=0)
+        axis.axvline(least, color="C3", linestyle="--", linewidth=1.2, label=f"{word}: {least:.2f}")
         axis.legend(frameon=False, loc="upper right")
     axis.set_xlim(0, 1.25 * most)
     shown = any(share is not None for share in shares)

@@ -13,6 +13,8 @@ from gradband.engine.rollout import Operands, RolloutSpec, play
 from gradband.policies import Params, Policy
 from gradband.problems import Problem
 
+HISTORIES = 256  # instances of a block whose histories are kept
+
 
 def regret_job(
     policy: Policy, problem: Problem, params: Params, key: Array, instances: int
@@ -77,3 +79,30 @@ def _end(
     assert last.arm is not None
     arm = jnp.where(off < FAULT, last.arm.astype(off.dtype), jnp.nan)
     return pulls[:, 0], sums[:, 0], arm[0]
+
+
+def history_job(
+    policy: Policy, problem: Problem, params: Params, key: Array, instances: int
+) -> blocks.BlockJob:
+    """Arms [n, B] and rewards [n, B] of a policy that pulls one by one, regrets [B], means [K, B]."""
+    spec = RolloutSpec(policy.compiled(), HISTORIES)
+    return blocks.BlockJob(_record, (spec,), (problem, params, key), instances, spec.size)
+
+
+@partial(jax.jit, static_argnums=0)
+def _record(
+    spec: RolloutSpec, problem: Problem, params: Params, key: Array, block: Array
+) -> tuple[Array, Array, Array, Array]:
+    def observe(seen: tuple[Regret, Array], round: Round) -> Any:
+        assert round.means is not None
+        return seen[0].add(round), round.means[:, 0]
+
+    def start(score: Array) -> tuple[Regret, Array]:
+        return Regret.zero(problem, jnp.zeros_like(score)), jnp.zeros((problem.arms, spec.size))
+
+    def record(round: Round) -> tuple[Array, Array]:
+        assert round.arm is not None
+        return round.arm[0].astype(jnp.int16), round.reward[0].astype(jnp.int8)
+
+    (regret, means), recorded, _ = play(spec, Operands(problem, params, key, block), observe, start, record)
+    return recorded[0], recorded[1], regret.total[0], means

@@ -23,6 +23,7 @@ from gradband.engine.observation import Round
 from gradband.engine.rollout import Operands, RolloutSpec, play
 from gradband.evaluation import explanation_figure
 from gradband.evaluation.evaluate import fresh_instances
+from gradband.evaluation.standing import known_bound
 from gradband.exact.optimum import optimum
 from gradband.policies import Policy, given
 from gradband.policies.given import Given, WithParams
@@ -181,6 +182,7 @@ def explain(
     seed: int = 0,
     devices: int | None = None,
     memory: int | str | None = None,
+    certify: float | None = None,
     progress: Progress | bool | None = None,
 ) -> Explanation:
     """What a policy does early, midway and late, beside the optimal policy if there is one.
@@ -195,6 +197,7 @@ def explain(
         seed: Determines the instances and all draws.
         devices: How many blocks of instances are computed at a time.
         memory: A limit for the whole process, such as "2GB".
+        certify: Seconds for a bound on every policy's regret if there is no optimal policy to show.
         progress: Called with the current stage and the fraction of it that is done; by default a bar in
             terminals and notebooks, with False nothing.
 
@@ -222,7 +225,7 @@ def explain(
     with progress_bars.follow(
         "explaining", progress, lambda update: lambda name, share: update(share, name)
     ) as told:
-        best, note = _optimal_policy(problem, told) if optimal else (None, "")
+        best, note = _optimal_policy(problem, certify, told) if optimal else (None, "")
         spec = RolloutSpec(bound.compiled(), size, reference=best.policy.compiled() if best else None)
         theirs = best.params if best else None
         operands = Operands(jax.device_put(fresh), params, key, np.int32(0), reference=theirs)
@@ -269,12 +272,15 @@ def _source(learned: Policy | WithParams) -> Path | None:
     return Path(source).parent if isinstance(source, str) and source.endswith(".toml") else None
 
 
-def _optimal_policy(problem: Problem, progress: Progress | None) -> tuple[Learned | None, str]:
+def _optimal_policy(
+    problem: Problem, certify: float | None, progress: Progress | None
+) -> tuple[Learned | None, str]:
     """The optimal policy, or None and the reason why there is none."""
     try:
         solved = optimum(problem, progress=partial(progress, "optimal policy") if progress else False)
     except InputError as error:
-        return None, f"{str(error)[0].upper()}{str(error)[1:]}."
+        limit = known_bound(problem, None, certify, 0.0)[1]
+        return None, f"{str(error)[0].upper()}{str(error)[1:]}.{limit}"
     return solved.policy, ""
 
 

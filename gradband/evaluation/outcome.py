@@ -52,6 +52,8 @@ class Outcome:
     def levels(self) -> dict[str, float]:
         """Regrets to draw beside the training curve."""
         found = {"learned": self.regret.mean, **{row.name: row.regret.mean for row in self.benchmarks}}
+        if self.standing.bound is not None:
+            return found | {"bound": self.standing.bound.regret}
         return found if self.standing.optimum is None else found | {"optimum": self.standing.optimum}
 
     def evaluation(self) -> dict[str, Any]:
@@ -73,6 +75,8 @@ class Outcome:
             "regret_before": vars(self.regret_before),
             "optimum": self.standing.optimum,
             "share": share and vars(share),
+            "bound": self.standing.bound and self.standing.bound.as_dict(),
+            "share_between": self.standing.between.get(f"{self.name}, learned"),
             "benchmarks": [{"name": r.name, "regret": r.regret.mean, "se": r.regret.se} for r in rows],
             "quantiles": {r.name: quantiles_by_name(r, TAIL) for r in self.standing.table.rows},
             "instances": self.standing.instances,

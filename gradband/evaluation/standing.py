@@ -1,6 +1,7 @@
 """Where policies stand between Thompson sampling and the optimum."""
 
 import dataclasses
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from gradband.evaluation.evaluate import (
     quantiles_by_name,
     several,
 )
+from gradband.exact.lower_bound import Bound, bound
 from gradband.exact.optimum import known_regret, optimum
 from gradband.policies import UCB1, Policy, SoftElim, Uniform, references
 from gradband.policies.given import Given
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 START = "ts"  # the policy at which the way to the optimum begins
 OPTIMAL = "optimal"  # the name of the problem's optimal policy
+LEAST_SECONDS = 0.2  # for a bound, though it be more than a tenth of the time
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,13 +42,27 @@ class Standing(Result):
     shares: dict[str, Mean]  # empty if the optimum or Thompson sampling's regret is unknown
     note: str = ""
     """a sentence about the optimum"""
+    bound: Bound | None = None
+    """on every policy's regret, if the optimum is not known"""
+    between: dict[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
+    """shares by name, at least and at most, if the optimum lies between a bound and the best policy"""
 
     @classmethod
-    def of(cls, table: Comparison, optimum: float | None, note: str = "") -> "Standing":
+    def of(
+        cls, table: Comparison, optimum: float | None, note: str = "", bound: Bound | None = None
+    ) -> "Standing":
         names = [row.name for row in table.rows]
-        if optimum is None or START not in names or table[START].regret.mean <= optimum:
-            return cls(table, optimum, {}, note)
-        return cls(table, optimum, {name: table.share(name, START, optimum) for name in names}, note)
+        goal = bound.regret if optimum is None and bound is not None else optimum
+        if goal is None or START not in names or table[START].regret.mean <= goal:
+            return cls(table, optimum, {}, note, bound)
+        found = {name: table.share(name, START, goal) for name in names}
+        if optimum is not None:
+            return cls(table, optimum, found, note)
+        start, best = table[START].regret.mean, min(row.regret.mean for row in table.rows)
+        # Noise may put the best policy below the bound.
+        most = max((start - goal) / (start - best), 1.0) if start > best else 1.0
+        between = {name: (share.mean, share.mean * most) for name, share in found.items()}
+        return cls(table, None, {}, note, bound, between)
 
     def without(self, name: str) -> "Standing":
         """The other policies, with the same shares."""
@@ -62,7 +79,8 @@ class Standing(Result):
 
     def as_dict(self) -> dict[str, Any]:
         """The result as `gradband compare` writes it."""
-        return {"instances": self.instances, "optimum": self.optimum, "policies": self.records()}
+        found = {"instances": self.instances, "optimum": self.optimum, "policies": self.records()}
+        return found | {"bound": self.bound and self.bound.as_dict()}
 
     def records(self) -> list[dict[str, Any]]:
         rows = []
@@ -70,6 +88,8 @@ class Standing(Result):
             share, regret = self.shares.get(row.name), row.regret
             covered = {"share": share and share.mean, "share_se": share and share.se}
             own = {"name": row.name, "regret": regret.mean, "se": regret.se}
+            least, most = self.between.get(row.name, (None, None))
+            covered |= {"share_least": least, "share_most": most}
             tail = quantiles_by_name(row, self.table.quantiles)
             rows.append({**own, **tail, **covered, "seconds": row.seconds})
         return rows
@@ -90,9 +110,10 @@ class Standing(Result):
                 above = self.table.difference(row.name, best)
                 cells += ["", ""] if row.name == best else [f"{above.mean:.3f}", f"{above.se:.3f}"]
             cells += [share_bar(self.shares[row.name])] if self.shares else []
+            cells += [interval_bar(*self.between[row.name])] if self.between else []
             rows.append(cells + ([f"{row.seconds:.2f}"] if details else []))
         columns = ["policy", "Bayes regret", "± se", *(["above the first", "± se"] if details else [])]
-        columns += ["from ts to the optimum"] if self.shares else []
+        columns += ["from ts to the optimum"] if self.shares or self.between else []
         return TextTable(title, columns + (["seconds"] if details else []), rows, notes)
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
@@ -102,7 +123,8 @@ class Standing(Result):
             ax: Where to draw; new Axes by default.
         """
         axes = figures.axes_for(ax, (7.5, figures.height_of_bars(len(self.table.rows))))
-        figures.bars(axes, self.records(), self.optimum)
+        bound = None if self.bound is None else self.bound.regret
+        figures.bars(axes, self.records(), self.optimum, bound)
         return axes
 
 
@@ -116,6 +138,18 @@ def share_bar(share: Mean, width: int = 10) -> str:
     return f"{'█' * filled}{'░' * (width - filled)} {100 * share.mean:>3.0f} ± {100 * share.se:.0f} %"
 
 
+def interval_bar(least: float, most: float, width: int = 10) -> str:
+    """Shares, at least and at most, as a bar and in percent.
+
+    >>> interval_bar(0.5, 0.75, width=4)
+    '██▒░  50 to 75 %'
+    """
+    low, high = sorted(min(max(share, 0.0), 1.0) for share in (least, most))
+    sure, filled = round(low * width), round(high * width)
+    bar = f"{'█' * sure}{'▒' * (filled - sure)}{'░' * (width - filled)}"
+    return f"{bar} {100 * min(least, most):>3.0f} to {100 * max(least, most):.0f} %"
+
+
 def compare(
     policies: Given | Iterable[Given] | Mapping[str, Given] | None,
     problem: GivenProblem,
@@ -125,11 +159,13 @@ def compare(
     devices: int | None = None,
     memory: int | str | None = None,
     quantiles: Sequence[float] = (),
+    certify: float | None = None,
     progress: Callable[[str, float], None] | bool | None = None,
 ) -> Standing:
     """Compares policies on the same instances, and with the optimum if it can be computed.
 
-    Each policy is also shown on the way from Thompson sampling (0 %) to the optimum (100 %).
+    Each policy is also shown on the way from Thompson sampling (0 %) to the optimum (100 %): as an interval
+    if the optimum is only known to lie between a bound and the best policy.
 
     Args:
         policies: As for `evaluate`, or None for the usual ones. The name `"optimal"` is the problem's
@@ -140,6 +176,8 @@ def compare(
         devices: How many blocks of instances are computed at a time.
         memory: A limit for the whole process, such as "2GB".
         quantiles: Levels of the quantiles of regret to show, such as (0.95, 0.99).
+        certify: Seconds for a bound if the optimum cannot be computed; by default a tenth of the time that
+            the comparison takes.
         progress: Called with the current work and the share of it that is done; by default a bar in
             terminals and notebooks, with False nothing.
 
@@ -164,10 +202,12 @@ def compare(
         regret, note = known_optimum(task, lambda done: report("the optimum", done))
         # The way to the optimum begins at Thompson sampling, which is measured even if nobody asked for it.
         unasked = regret is not None and bool(entries) and START not in entries
+        began = time.perf_counter()
         added = {START: START} if unasked else {}
         how: dict[str, Any] = {"instances": instances, "seed": seed, "devices": devices, "memory": memory}
         table = evaluate(entries | added, task, **how, quantiles=levels, progress=told or False)
-    found = Standing.of(table, regret, note)
+    limit, words = known_bound(task, regret, certify, time.perf_counter() - began)
+    found = Standing.of(table, regret, f"{note}{words}", limit)
     return found.without(START) if unasked else found
 
 
@@ -183,6 +223,23 @@ def known_optimum(problem: Problem, progress: Callable[[float], None]) -> tuple[
     except InputError as error:
         return None, f"No optimum to compare with: {error}."
     return regret, f"The optimum has a regret of {regret:.4f}."
+
+
+def known_bound(
+    problem: Problem, optimum: float | None, certify: float | None, spent: float
+) -> tuple[Bound | None, str]:
+    """A bound on every policy's regret where the optimum is unknown, and a sentence about it.
+
+    It takes `certify` seconds, or a tenth of those `spent` on other work.
+    """
+    if optimum is not None:
+        return None, ""
+    try:
+        found = bound(problem, seconds=max(spent / 10, LEAST_SECONDS) if certify is None else certify)
+    except InputError:
+        return None, ""
+    error = f" ± {found.se:.2g}" if found.se else ""
+    return found, f" No policy has a regret below {found.regret:.4g}{error} ({found.method})."
 
 
 def usual_policies(problem: Problem) -> dict[str, Policy]:

@@ -191,6 +191,7 @@ def make_plan(policy: Policy, problem: Problem, wishes: Wishes, session: Session
         "survey": survey,
         "bits": prng.BITS,
     } | ({} if how.aim.share is None else {"objective": str(how.aim)})
+    training |= {} if usual.certify is None else {"certify": usual.certify}
     about = describe_run(problem, training, session.seed)
     settings = _settings(about, policy, start)
     ascent = optimizer, scale, temperature

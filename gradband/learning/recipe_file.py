@@ -10,7 +10,7 @@ from typing import Any
 import optax
 
 from gradband.core import files
-from gradband.core.errors import InputError, number, shown, unknown, whole
+from gradband.core.errors import InputError, number, positive, shown, unknown, whole
 from gradband.gradient.estimator import Estimator
 from gradband.gradient.objective import parse_objective
 from gradband.learning import recipes
@@ -187,6 +187,7 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
     "survey": _flag,
     "choose": _flag,
     "guided_from": whole,
+    "certify": positive,
 }
 
 

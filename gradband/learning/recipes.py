@@ -52,6 +52,8 @@ class Recipe:
     """whether ascent starts from the best of several values of θ, unless one is given"""
     choose: bool = False
     """whether the best of start, average and last is kept, and refined if there are few parameters"""
+    certify: float | None = None
+    """seconds for a bound on every policy's regret, if the optimum is unknown; None for a tenth of all"""
     imitating: "Recipe | None" = None
     """how to imitate a reference first: iterations, instances and optimiser"""
     tuning: "Recipe | None" = None

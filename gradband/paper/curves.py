@@ -12,6 +12,7 @@ from gradband.core.statistics import Mean
 from gradband.paper.panels import Level, Panel, Results, Series, benchmark, describe_instances, plain, title
 from gradband.paper.unit import Unit
 
+BOUND_SECONDS = 20  # for a bound on every regret
 WHERE = ("problem", "arms", "horizon", "noise")  # settings of a curve that are about its problem
 
 
@@ -88,6 +89,8 @@ class Learning(Panel):
         label = self.label(line, problem)
         if line == "optimum":
             return {label: {"do": "optimum", "problem": plain(problem)}}
+        if line == "bound":
+            return {label: {"do": "bound", "problem": plain(problem), "seconds": BOUND_SECONDS}}
         if line == "dqn":
             return {f"{label} {seed}": dqn(problem, seed, self.final) for seed in range(self.dqn_runs)}
         return {label: benchmark(line, problem, self.benchmarks[problem["name"]])}

@@ -37,6 +37,8 @@ def command(unit: Unit) -> str:
     if do == "learn" and rest.keys() <= OPTIONS.keys() and "--noise" not in problem:
         options = {OPTIONS[key]: value for key, value in rest.items()}
         return f"gradband learn {problem}{_options(options)}"
+    if do == "bound":
+        return f"gradband optimum {problem} --certify {given['seconds']}"
     if do == "optimum":
         return f"gradband optimum {problem}"
     return f"python -c 'from gradband.paper.work import carry_out as do; print(do({json.dumps(unit)}))'"

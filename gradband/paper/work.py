@@ -66,6 +66,12 @@ def optimum(desk: Desk, problem: dict[str, Any]) -> dict[str, Any]:
     return {"regret": best.regret, "error": best.error}
 
 
+def bound(desk: Desk, problem: dict[str, Any], seconds: float) -> dict[str, Any]:
+    """A lower bound on every policy's regret, where there is no optimum."""
+    found = gb.exact.bound(problem_of(problem), seconds=seconds)
+    return {"regret": found.regret, "se": found.se}
+
+
 def exact(desk: Desk, problem: dict[str, Any], policy: str) -> dict[str, Any]:
     """The exact regret of a policy of counts on two arms, and its gradient by θ if it has one."""
     task, given = problem_of(problem), parse_policy(policy)
@@ -182,6 +188,6 @@ def _points(draft: Path | None) -> dict[int, list[float]]:
         return {}
 
 
-NAMED = (evaluate, optimum, exact, gradient, opening, learn)
+NAMED = (evaluate, optimum, bound, exact, gradient, opening, learn)
 WORK: dict[str, Callable[..., dict[str, Any]]] = {work.__name__: work for work in NAMED}
 WORK["enumerate"] = enumerated
