@@ -15,7 +15,7 @@ import numpy as np
 
 from gradband.solvers.compiled import compiled
 
-CHARGES = 64  # of the table
+CHARGES = 128  # of the table
 BINS = 512  # of charges, to find the n greatest
 
 
@@ -23,9 +23,11 @@ def table(a: float, b: float, rounds: int, charges: np.ndarray) -> tuple[np.ndar
     """J of all states by code and charge, [states, charges], and the states' indices, where J vanishes."""
     worth = np.zeros(((rounds + 1) * (rounds + 2) // 2, len(charges)), np.float32)
     _fill(a, b, rounds, charges, worth)
-    positive = (worth > 0).sum(1)
-    index = charges[np.minimum(positive, len(charges) - 1)].astype(np.float32)
-    return worth, index
+    last = np.clip((worth > 0).sum(1) - 1, 1, len(charges) - 2)  # the last charge that is worth paying
+    row, step = np.arange(len(worth)), charges[1] - charges[0]
+    fall = np.maximum(worth[row, last - 1] - worth[row, last], 1e-12)
+    index = charges[last] + step * np.minimum(worth[row, last] / fall, 1.0)
+    return worth, index.astype(np.float32)
 
 
 @compiled()
