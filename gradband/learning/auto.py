@@ -44,7 +44,7 @@ UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 PLACE = 4  # of the instances to compare on, among those of the stream for choices
 FEWEST, MOST = 4000, 40_000  # instances to compare on: the fewest with hierarchical Thompson sampling
 PULLS = 4e8  # pulls times arms of a policy in the comparison
-# Seconds on two cores in 2025: for compiling, and for each pull and arm of a whole run by the usual recipe.
+# Rough seconds on two cores: for compiling, and for each pull and arm of a whole run by the usual recipe.
 COSTS = {
     "beta-softelim": (6.0, 1.5e-3),
     "kl-softelim": (6.0, 1.5e-3),
