@@ -1,6 +1,6 @@
 """`auto` on twelve problems, beside the best usual policy on the same fresh instances.
 
-    python benchmarks/auto.py                    # all of it, seed 0: half an hour on two cores
+    python benchmarks/auto.py                    # all of it, seed 0
     python benchmarks/auto.py --seeds 0 3 --budget 5min
     python benchmarks/auto.py --summary          # what is there so far
 

@@ -1,6 +1,6 @@
 """Policies learned for the mean regret and for the worst tenth, compared on the same fresh instances.
 
-    python benchmarks/tail.py                    # a quarter of an hour on two cores
+    python benchmarks/tail.py                    # all of it
     python benchmarks/tail.py --summary          # what is there so far
 
 Every row is written as it comes, and what is in the file already is not computed again.

@@ -22,7 +22,17 @@ from gradband.learning import interruption, recipes
 from gradband.learning.checkpoint import Step
 from gradband.learning.plan import Session, Wishes, describe_run, refuse
 from gradband.learning.units import reward_scale
-from gradband.policies import TRAINED, UCB1, BayesUCB, Gittins, Policy, binding, named, references
+from gradband.policies import (
+    TRAINED,
+    UCB1,
+    BayesUCB,
+    Gittins,
+    HierarchicalTS,
+    Policy,
+    binding,
+    named,
+    references,
+)
 from gradband.policies.policy_file import Learned
 from gradband.problems import Problem
 from gradband.problems.symmetry import arms_are_alike
@@ -32,9 +42,9 @@ USUAL_BUDGET = 120.0
 LEAST_BUDGET, MOST_BUDGET = 5.0, 24 * 3600.0
 UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 PLACE = 4  # of the instances to compare on, among those of the stream for choices
-FEWEST, MOST = 4000, 40_000  # instances to compare on
+FEWEST, MOST = 4000, 40_000  # instances to compare on: the fewest with hierarchical Thompson sampling
 PULLS = 4e8  # pulls times arms of a policy in the comparison
-# Seconds on two cores in 2025: for compiling, and for each pull and arm of a whole run by the usual recipe.
+# Rough seconds on two cores: for compiling, and for each pull and arm of a whole run by the usual recipe.
 COSTS = {
     "beta-softelim": (6.0, 1.5e-3),
     "kl-softelim": (6.0, 1.5e-3),
@@ -213,7 +223,8 @@ def _compare(
 ) -> dict[str, np.ndarray]:
     """Regrets of all policies on the same fresh instances, which neither learning nor evaluation uses."""
     on, task = blocks.workers(session.devices, session.memory, session.engine), jax.device_put(problem)
-    count = int(np.clip(PULLS / (problem.rounds * problem.arms), FEWEST, MOST))
+    slow = any(isinstance(policy, HierarchicalTS) for policy, _ in entries.values())
+    count = FEWEST if slow else int(np.clip(PULLS / (problem.rounds * problem.arms), FEWEST, MOST))
     count = min(count, problem.prior.size or count)
     drawn, found = prng.fold_in(prng.stream(key, "choice"), PLACE), dict[str, np.ndarray]()
     for name, (policy, params) in entries.items():
