@@ -49,6 +49,7 @@ from gradband.engine.lanes.writer import DTYPES, ENDLESS, MOST_STEPS, STOPPED, S
 WIDTH = 32  # lanes: two vectors of 16, so that one computes while the other waits
 WIDTH_OF_LOOPS = 16  # where lanes wait for each other, the fewer the better
 SOON = 0.05  # seconds that whoever waits may as well play too
+AT_ONCE = 0.001  # seconds of a kernel for which to wake a thread of Python would take too long
 SHARES = 4  # pieces of work per thread, so that all end at about the same time
 SIGNATURE = (
     "define i32 @kernel(ptr %in, ptr %tables, ptr %out, ptr %scratch, ptr %stop, i64 %stride, "
@@ -231,18 +232,17 @@ class Kernel:
             return self.call(*given, _scratch(room).ctypes.data, stop.ctypes.data, out.shape[1], *edges)
 
         count = max(1, min(threads, end - start))
-        here = self.pace * (end - start) / count < SOON
+        expected = self.pace * (end - start) / count
         code: int | None = None
         began = time.perf_counter()
-        if here and count > 1:
+        if expected < AT_ONCE and count > 1:
             more = _scratch(room * count).ctypes.data, 4 * room, stop.ctypes.data, out.shape[1]
             code = _team().play(self.code["kernel"], (*given, *more), (start, end), count)
-        elif here:
-            code = part((start, end))
         if code is None:
-            size = -(-(end - start) // (count * SHARES))
+            here = expected < SOON
+            size = -(-(end - start) // (count if here else count * SHARES))
             pieces = [(a, min(a + size, end)) for a in range(start, end, size)]
-            self._play(part, pieces, stop, report)
+            self._play(part, pieces, here, stop, report)
         else:
             _check(code)
             if report:
@@ -254,14 +254,20 @@ class Kernel:
         self,
         part: Callable[[tuple[int, int]], int],
         pieces: list[tuple[int, int]],
+        here: bool,
         stop: np.ndarray,
         report: Callable[[float], None] | None,
     ) -> None:
-        """Plays all pieces on threads; an interruption of whoever waits ends them within a round."""
-        waiting: list[Future[int]] = [_threads(resources.cores()).submit(part, piece) for piece in pieces]
+        """Plays all pieces, the first one `here` if that ends soon; an interruption of whoever waits ends
+        them within a round."""
+        elsewhere = pieces[1:] if here else pieces
+        waiting: list[Future[int]] = [
+            _threads(resources.cores()).submit(part, piece) for piece in elsewhere
+        ]
         try:
-            for done, future in enumerate(waiting, 1):
-                _check(future.result())
+            results = ([part(pieces[0])] if here else []), (future.result() for future in waiting)
+            for done, result in enumerate(itertools.chain(*results), 1):
+                _check(result)
                 if report:
                     report(done / len(pieces))
         except BaseException:
