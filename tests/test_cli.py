@@ -409,7 +409,7 @@ def assert_refused(ran, word):
         ("learn --recipe gaussian.toml", "unknown key 'horizon': Known: base, name, iterations"),
         ("learn --recipe missing.toml", "missing.toml: No such file"),
         ("learn table.toml --recipe optimal.toml", "baseline optimal needs to know the best arm"),
-        ("learn table.toml --recipe expected.toml", "expected returns need means"),
+        ("learn table.toml --recipe expected.toml", "expected returns need the arms' means"),
         ("learn --recipe papr", "unknown recipe 'papr': did you mean 'paper'"),
         ("learn --imitate nobody", "unknown policy 'nobody'"),
         ("learn --imitate missing.safetensors", "missing.safetensors: No such file"),

@@ -243,7 +243,7 @@ def test_arms_have_names(files):
         ({"floor": 0.2, "control": 0, "control_share": 0.5}, "would need 1.1"),
         ({"control_share": 0.5}, "control_share needs control"),
         ({"control": "red", "control_share": 0.5}, "control must be one of the arms, not 'red'"),
-        ({"control": 4, "control_share": 0.5}, "there is no arm 4"),
+        ({"control": 4, "control_share": 0.5}, "control must be one of the arms, not 4"),
         ({"control": 0.5}, "control must be a whole number"),
         ({"cap": 0}, "cap must be above 0"),
         ({"cap": 0.4, "control": 0, "control_share": 0.5}, "cannot exceed the cap"),

@@ -57,7 +57,7 @@ class Quantile:
     An end of the interval is infinite if the sample is too small to have one.
 
     >>> print(Quantile.of(np.arange(1.0, 1001.0), 0.95))
-    950.000 [936.000, 963.000]
+    950.000 [936.000, 964.000]
     """
 
     level: float
@@ -88,7 +88,7 @@ def losses_in_tail(values: np.ndarray, share: float) -> np.ndarray:
     τ is their quantile 1 − share. Its own error does not matter for the mean's standard error: the mean
     does not change to first order with τ (Rockafellar and Uryasev, 2000).
 
-    >>> losses_in_tail(np.array([1.0, 2.0, 3.0, 6.0]), 0.5).mean()
+    >>> float(losses_in_tail(np.array([1.0, 2.0, 3.0, 6.0]), 0.5).mean())
     4.5
     """
     place = max(math.ceil(values.size * (1 - share) - 1e-9), 1) - 1

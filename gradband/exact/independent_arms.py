@@ -219,7 +219,7 @@ def best_of_normal(arms: int) -> float:
     """E max of so many standard normal variables.
 
     >>> round(best_of_normal(2), 9)  # 1 / √π
-    0.56418958
+    0.564189584
     """
     from scipy.special import log_ndtr
 

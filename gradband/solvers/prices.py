@@ -18,7 +18,7 @@ def best_prices(
     """Prices [n], about the best ones, and the bound that they give.
 
     >>> prices, reward = best_prices(np.array([[1.0, 1.0]]), np.array([10]), rounds=20)
-    >>> 20 * 10 / 11 - reward > 3.45
+    >>> bool(20 * 10 / 11 - reward > 3.45)
     True
     """
     means = shapes[:, 0] / shapes.sum(1)

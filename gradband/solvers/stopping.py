@@ -35,7 +35,7 @@ def advantages(
 
     >>> found = advantages((1.0, 1.0), 10, 40, np.array([0.0, 0.5, 1.0]), kept=1)
     >>> found[0].round(6)  # never stop, worth 10 times the mean, up to 0
-    array([5.      , 1.542137, 0.      ])
+    array([5.      , 0.839188, 0.      ])
     """
     a, b = shape
     parts = [charges[i : i + LANES] for i in range(0, len(charges), LANES)]
