@@ -30,6 +30,7 @@ from gradband.problems.rewards import Bernoulli
 
 Scalar = Array | np.float32
 FEW_ARMS = 16
+CONTEXT = 0x434F4E54  # leads to draws that rewards do not use
 BEFORE_THE_FIRST = np.uint32(0xFFFFFFFF)  # the "round" whose bits draw the latent
 
 
@@ -144,13 +145,13 @@ class _Rollout:
         self.least, self.most = (0.0, 1.0) if prior.rewards.unit else (-LARGEST, LARGEST)
         self.means = self.best_mean = None
         if prior.knows_means and not prior.moves:
-            self.means, self.best_mean = self.means_at(np.uint32(0))
+            self.means, self.best_mean = self.means_at(self.instance, np.uint32(0))
 
-    def means_at(self, t: Array | np.uint32) -> tuple[Array, Array]:
+    def means_at(self, instance: Any, t: Array | np.uint32) -> tuple[Array, Array]:
         """Means [K, 1, B] in round t, and the best arm's mean [1, B] times the pulls of a round."""
         problem, pulls = self.problem, t * np.uint32(self.problem.pulls_per_round)
         of = batch_last(problem.prior.means_at, (1, self.spec.size), (True, False))
-        means = of(self.instance, pulls)
+        means = of(instance, pulls)
         allowed = (means >= self.least) & (means <= self.most)
         # NaN if one of the means is not a number, or not allowed
         return means, problem.pulls_per_round * jnp.where(allowed, means, jnp.nan).max(0)
@@ -183,14 +184,18 @@ class _Rollout:
         key = prng.from_words(bits[0][1:], bits[1][1:])
         pull = self.pull if self.problem.pulls_per_round == 1 else self.pull_many
         given = states if self.calendar is None else (states[0], None)
-        after, played = batch_last(pull, self.spec.shape, (True, True, False, True, True, False))(
-            key, reward_key, self.params, given, self.instance, t
-        )
+        instance, moves = self.instance, self.problem.prior.moves
 
         def once(function: Callable[..., Any]) -> Any:
             """What is the same for all rollouts, computed once per instance."""
-            arguments = reward_key, self.instance, t
+            arguments = reward_key, instance, t
             return batch_last(function, (1, self.spec.size), (True, True, False))(*arguments)
+
+        if self.problem.prior.contextual:
+            instance = once(self.visit)
+        after, played = batch_last(pull, self.spec.shape, (True, True, False, True, True, False))(
+            key, reward_key, self.params, given, instance, t
+        )
 
         if isinstance(self.policy, Late) and self.calendar is not None:
             u = once(lambda key, instance, t: prng.uniforms(prng.fold_in(key, LATE), 1)[0])
@@ -198,7 +203,7 @@ class _Rollout:
             hear = batch_last(self.policy.hear, self.spec.shape, (False, True, True, True))
             after, played["heard"] = (hear(self.params[0], after[0], *heard), rows), tuple(heard)
         best_reward = once(self.best_arm) if self.problem.prior.knows_means else None
-        means, best = self.means_at(t) if self.problem.prior.moves else (self.means, self.best_mean)
+        means, best = self.means_at(instance, t) if moves else (self.means, self.best_mean)
         known: dict[str, Any] = {"best_reward": best_reward, "best_mean": best}
         known |= {"means": means, "state": remembered(self.policy, states[0])}
         return after, Round(t=t, **played, **known, all_rewards=lambda: once(self.all_arms))
@@ -207,6 +212,7 @@ class _Rollout:
         """One pull on one instance: the states after it, and what is seen of it."""
         policy, prior = self.policy, self.problem.prior
         (params, theirs), (state, their_state) = params, states
+        state = self.seen(policy, params, state, instance)
         arm, log_probs, off = _pull(policy, key, params, state, t, self.temperature)
         arm = checkpoint_name(arm, KEPT)
         reward = checkpoint_name(self.problem.reward(reward_key, instance, arm, t), KEPT)
@@ -225,8 +231,11 @@ class _Rollout:
             after = policy.update(params, state, arm, observed)
         if self.spec.look_ahead:
             ends = (policy.update(params, state, arm, jnp.full_like(observed, y)) for y in (0, 1))
+            # The next context does not depend on the reward: this one shows what the reward changed.
+            ends = (self.seen(policy, params, end, instance) for end in ends)
             seen_next = tuple(_log_probs(policy, params, end, t + 1, self.temperature) for end in ends)
         if (other := self.spec.reference) is not None:
+            their_state = self.seen(other, theirs, their_state, instance)
             if self.spec.judge is not None:
                 wish = self.spec.judge(other, theirs, their_state)
             else:
@@ -262,6 +271,14 @@ class _Rollout:
             return (after, None), played | {"heard": heard}
         return (policy.update_many(params, state, pulls, sums), None), played
 
+    def visit(self, reward_key: Array, instance: Any, t: Array) -> Any:
+        """A round of an instance with contexts, whose draws are their own and the same for all rollouts."""
+        return self.problem.prior.visit(prng.fold_in(reward_key, CONTEXT), instance, t)
+
+    def seen(self, policy: Policy, params: Any, state: Any, instance: Any) -> Any:
+        """The policy's state once it has seen the round's context, if there is one."""
+        return policy.see(params, state, instance.features) if self.problem.prior.contextual else state
+
     def best_arm(self, reward_key: Array, instance: Any, t: Array) -> Array:
         """The realised reward of an instance's best arm."""
         problem, before = self.problem, t * np.uint32(self.problem.pulls_per_round)
@@ -280,7 +297,7 @@ class _Rollout:
         """What the recommended arm earns after the last round, as one more."""
         problem, shape, (state, _), (params, _) = self.problem, self.spec.shape, states, self.params
         arm = batch_last(self.policy.recommend, shape, (False, True))(params, state)
-        means, best_mean = self.means_at(np.uint32(problem.rounds))
+        means, best_mean = self.means_at(self.instance, np.uint32(problem.rounds))
         mean = batch_last(lambda arm, means: pick(means, arm), shape, (True, True))(arm, means)
         gained = problem.afterwards * mean
         best = problem.afterwards / problem.pulls_per_round * best_mean

@@ -49,6 +49,7 @@ from gradband.policies.index_network import IndexNetwork as IndexNetwork
 from gradband.policies.irs import InformationRelaxation as InformationRelaxation
 from gradband.policies.kl_softelim import KLSoftElim as KLSoftElim
 from gradband.policies.kl_ucb import KLUCB as KLUCB
+from gradband.policies.lin_softelim import LinSoftElim as LinSoftElim
 from gradband.policies.lstm import LSTM as LSTM
 from gradband.policies.ogi import OptimisticGittins as OptimisticGittins
 from gradband.policies.optimal import OptimalChoices as OptimalChoices

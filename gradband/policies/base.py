@@ -182,6 +182,13 @@ class Policy:
         """The state before the first round."""
         raise NotImplementedError
 
+    def see(self, params: Params, state: State, features: Array) -> State:
+        """The state with a round's context, its features [K, d] or [d]; by default they are ignored.
+
+        `log_probs`, `act` and `update` get what it returns in place of the state.
+        """
+        return state
+
     def log_probs(self, params: Params, state: State) -> Array:
         """log p_θ(i | H) of all arms [K]; −inf for an arm that cannot be pulled."""
         raise NotImplementedError

@@ -1,12 +1,17 @@
 """Whether a policy can play a problem."""
 
+import dataclasses
+
 from gradband.core.errors import InputError
 from gradband.policies.base import Policy
+from gradband.policies.contextual import Contextual
 from gradband.problems import Problem
 
 
 def check(policy: Policy, problem: Problem) -> Policy:
     """The policy bound to the problem, or an error if it cannot play it."""
+    if isinstance(policy, Contextual):
+        policy = _with_contexts(policy, problem)
     bound = policy.bind(problem.arms, problem.horizon)
     if (bound.binary or bound.unit) and not problem.unit:
         raise InputError(
@@ -16,3 +21,14 @@ def check(policy: Policy, problem: Problem) -> Policy:
     if not bound.batches:
         problem.one_by_one(bound.name)
     return bound
+
+
+def _with_contexts(policy: Contextual, problem: Problem) -> Contextual:
+    """The policy for as many features as the problem's contexts have."""
+    prior = problem.prior
+    if not prior.contextual:
+        raise InputError(f"{policy.name} needs contexts, which this problem does not have")
+    if prior.shares_context and policy.model == "linear":
+        why = "features are the visitor's, and the same for all arms"
+        raise InputError(f"{policy.name} needs features of every arm: here {why}: use model=by-arm")
+    return dataclasses.replace(policy, dims=prior.dims)

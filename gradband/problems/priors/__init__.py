@@ -14,6 +14,7 @@ from gradband.problems.priors.finite import Finite
 from gradband.problems.priors.gaussian import Gaussian
 from gradband.problems.priors.hierarchical import Hierarchical
 from gradband.problems.priors.hierarchical_gaussian import HierarchicalGaussian
+from gradband.problems.priors.linear import Linear
 from gradband.problems.priors.mixture import Mixture
 from gradband.problems.priors.sampler import Sampler
 from gradband.problems.priors.scaled import Scaled
@@ -28,6 +29,7 @@ KINDS: dict[str, type[Prior]] = {
         Gaussian,
         Hierarchical,
         HierarchicalGaussian,
+        Linear,
         Mixture,
         Drifting,
         Table,
@@ -47,6 +49,7 @@ __all__ = [
     "Hierarchical",
     "HierarchicalGaussian",
     "Instance",
+    "Linear",
     "Mixture",
     "Prior",
     "Sampler",

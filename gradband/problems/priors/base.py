@@ -4,7 +4,7 @@ import dataclasses
 import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from jax import Array
@@ -16,23 +16,36 @@ Instance = Any
 """One bandit: whatever `sample` of its prior returns, a pytree of arrays."""
 
 
+class Visit(NamedTuple):
+    """A round of an instance with contexts."""
+
+    instance: Instance
+    features: Array
+    """of every arm [K, d], or of all arms together [d]"""
+
+
 class Prior:
     """A distribution over problem instances P with `arms` arms. By default an instance is its means [K].
 
     A prior whose means move has `means(instance, t)`, with t the number of pulls before; it must be a
     function of both alone, so that all policies meet the same path.
+
+    A prior with contexts has `context(key, instance, t)`, which policies see before they pull, and
+    `means(visit)`: in place of the instance, `means` and `reward` get a `Visit`, with both.
     """
 
     kind: ClassVar[str]
     knows_means: ClassVar[bool] = True
-    moves: ClassVar[bool] = False
-    """Whether means move: found from `means`, which then takes t."""
+    timed: ClassVar[bool] = False
+    """Whether `means` takes t."""
     arms: int
+    dims: int = 0
+    """Numbers that describe a context, d: of every arm, or of all arms together; 0 without contexts."""
     rewards: laws.Reward
 
     def __init_subclass__(cls, **given: Any) -> None:
         super().__init_subclass__(**given)
-        cls.moves = "t" in inspect.signature(cls.means).parameters
+        cls.timed = "t" in inspect.signature(cls.means).parameters
 
     @property
     def label(self) -> str:
@@ -43,6 +56,21 @@ class Prior:
     def unit(self) -> bool:
         """Whether all rewards lie in [0, 1]."""
         return self.rewards.unit
+
+    @property
+    def contextual(self) -> bool:
+        """Whether policies see a context in every round."""
+        return self.dims > 0
+
+    @property
+    def shares_context(self) -> bool:
+        """Whether a round's context is one vector [d] for all arms, and not one per arm [K, d]."""
+        return False
+
+    @property
+    def moves(self) -> bool:
+        """Whether means differ from round to round: with the time, or with the context."""
+        return self.timed or self.contextual
 
     @property
     def parts(self) -> int:
@@ -66,6 +94,17 @@ class Prior:
         """Mean rewards μ [K] of an instance."""
         return self.rewards.means(instance)
 
+    def context(self, key: Array, instance: Instance, t: Array) -> Array:
+        """The features x of round t: of every arm [K, d], or of all arms together [d].
+
+        The key is the round's, the same in all rollouts and not that of its rewards.
+        """
+        raise NotImplementedError
+
+    def visit(self, key: Array, instance: Instance, t: Array) -> Visit:
+        """What round t is played on, of a prior with contexts."""
+        return Visit(instance, self.context(key, instance, t))
+
     def described(self, instance: Instance, t: Array | int = 0) -> Array:
         """Its arms after t pulls, as rewards take them: means [K], or [parts, K]."""
         return instance if self.parts else self.means_at(instance, t)
@@ -73,7 +112,7 @@ class Prior:
     def means_at(self, instance: Instance, t: Array | int) -> Array:
         """Mean rewards μ [K] of an instance after t pulls, whether they move or not."""
         moving: Any = self
-        return moving.means(instance, t) if self.moves else self.means(instance)
+        return moving.means(instance, t) if self.timed else self.means(instance)
 
     def reward(self, key: Array, instance: Instance, arm: Array, t: Array) -> Array:
         """The reward Y[arm, t]; the same key gives all arms the same noise."""
@@ -95,7 +134,11 @@ class Prior:
         return self
 
     def stays(self, what: str) -> None:
-        """Raises an error if means move, which `what` does not support."""
+        """Raises an error if there are contexts or means move, which `what` does not support."""
+        if self.contextual:
+            raise InputError(
+                f"{what} knows no contexts, and those of this problem decide what arms are worth"
+            )
         if self.moves:
             raise InputError(f"{what} needs means that stay the same, and those of this prior move")
 

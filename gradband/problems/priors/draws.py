@@ -34,6 +34,8 @@ def _check(prior: Prior, horizon: int) -> None:
     def of(key: Array) -> tuple[Array, Array, Array]:
         """Declared means [K], and the means and standard errors of draws."""
         instance = prior.sample(jax.random.fold_in(key, 0))
+        if prior.contextual:
+            instance = prior.visit(jax.random.fold_in(key, 2), instance, jnp.uint32(0))
         rounds = jnp.arange(each)
         drawn = jax.vmap(lambda t: jax.random.fold_in(jax.random.fold_in(key, 1), t))(rounds)
 
@@ -42,7 +44,7 @@ def _check(prior: Prior, horizon: int) -> None:
 
         rewards = jax.vmap(arm)(jnp.arange(prior.arms))
         declared = prior.means_at(instance, 0)
-        if prior.moves:
+        if prior.timed:
             declared = jax.vmap(lambda t: prior.means_at(instance, t))(rounds % horizon).mean(0)
         return declared, rewards.mean(1), rewards.std(1) / math.sqrt(each)
 

@@ -1,0 +1,129 @@
+"""Beliefs about linear rewards: what policies know of θ where arms or visitors have features.
+
+The expected reward of an arm with features x is xᵀθ, or its logistic function for rewards of 0 and 1. The
+belief is θ ~ N(m, S Sᵀ), for one θ [d] that all arms share, or for one per arm [K, d]. A reward changes S
+by Potter's square-root form of the Kalman filter: S Sᵀ is positive definite whatever the rounding, also
+after 10⁵ rewards in single precision.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from gradband.core.arrays import Array, namespace, nn, one_hot
+
+STEPS = 12  # of the search for a logistic posterior's mode, which halves its bracket where Newton leaves it
+
+
+class Belief(NamedTuple):
+    """θ ~ N(mean, root rootᵀ), and the rewards behind it."""
+
+    mean: Array
+    """m [d], or [K, d] with one θ per arm"""
+    root: Array
+    """S [d, d] or [K, d, d]"""
+    rewards: Array
+    """how many rewards were observed"""
+
+    @classmethod
+    def before(cls, mean: Array, sds: Array, arms: int) -> "Belief":
+        """Before the first reward: coordinates of θ are independent, with means and deviations [d].
+
+        With `arms` there is one θ for each of them.
+        """
+        xp = namespace(mean, sds)
+        root = xp.where(xp.eye(mean.shape[0]) > 0, sds, 0 * sds)
+        if arms:
+            mean, root = (xp.stack([each] * arms) for each in (mean, root))
+        return cls(mean, root, xp.zeros(()))
+
+
+class Seen(NamedTuple):
+    """A belief about the arms in the round's context."""
+
+    belief: Belief
+    features: Array
+    """x of every arm [K, d], or of all arms together [d]"""
+    spread: Array
+    """Sᵀ x of every arm [K, d]"""
+    mean: Array
+    """mᵀ x: what the arms' linear functions are expected to be [K]"""
+
+    @property
+    def variance(self) -> Array:
+        """The variances of the arms' linear functions [K]."""
+        return (self.spread**2).sum(1)
+
+    @property
+    def best(self) -> Array:
+        """Which arm has the greatest mean, as booleans [K]; the first of them if several have."""
+        return one_hot(self.mean.argmax(), self.mean.shape[0])
+
+    @property
+    def apart(self) -> Array:
+        """The variances of the arms' differences to the one with the greatest mean [K]."""
+        xp, best = namespace(self.mean), self.best
+        if self.belief.mean.ndim == 2:  # what is believed of different arms is independent
+            return xp.where(best, 0, self.variance + (self.variance * best).sum())
+        return ((self.spread - (self.spread * best[:, None]).sum(0)) ** 2).sum(1)
+
+    @property
+    def gap(self) -> Array:
+        """How far means are below the greatest [K]."""
+        return self.mean.max() - self.mean
+
+
+def see(belief: Belief, features: Array) -> Seen:
+    """The belief about every arm, given features [K, d] or [d]."""
+    if belief.mean.ndim == 2:
+        rows = features if features.ndim == 2 else features[None]
+        spread = (belief.root * rows[..., None]).sum(1)
+        return Seen(belief, features, spread, (belief.mean * rows).sum(1))
+    spread = (features[:, :, None] * belief.root[None]).sum(1)
+    return Seen(belief, features, spread, (features * belief.mean).sum(1))
+
+
+def observe(seen: Seen, arm: Array, reward: Array, noise: Array | float, logistic: bool) -> Belief:
+    """The belief after an arm's reward, with the noise variance σ² of gaussian rewards.
+
+    With f = Sᵀx, v = fᵀf and α = 1 / (v + σ²), m moves by α (r − mᵀx) S f, and S by − α / (1 + √(α σ²)) S f
+    fᵀ. A logistic reward is a gaussian one whose σ² is the inverse of the curvature at the posterior's mode
+    (Laplace's approximation), which moves along S f alone.
+    """
+    belief, (pulled, f, mean) = seen.belief, _of(seen, arm)
+    xp = namespace(f)
+    own = belief.root if belief.root.ndim == 2 else (belief.root * pulled[:, None, None]).sum(0)
+    along, v = (own * f[None]).sum(1), (f**2).sum()
+    if logistic:
+        surprise, noise = _mode(mean, v, reward)
+    else:
+        surprise = (reward - mean) / (v + noise)
+    share = 1 / (v + noise)
+    shift, shrink = surprise * along, share / (1 + xp.sqrt(share * noise)) * along[:, None] * f[None]
+    if belief.root.ndim == 3:
+        shift, shrink = pulled[:, None] * shift, pulled[:, None, None] * shrink
+    return Belief(belief.mean + shift, belief.root - shrink, belief.rewards + 1)
+
+
+def _of(seen: Seen, arm: Array) -> tuple[Array, Array, Array]:
+    """Which arm it is, as zeros and a one [K], its Sᵀx [d] and its mean."""
+    pulled = one_hot(arm, seen.mean.shape[0]).astype(seen.mean.dtype)
+    return pulled, (pulled[:, None] * seen.spread).sum(0), (pulled * seen.mean).sum()
+
+
+def _mode(mean: Array, v: Array, reward: Array) -> tuple[Array, Array]:
+    """r − p at the mode η = mean + v (r − p) of the posterior along S f, and 1 / (p (1 − p)) there.
+
+    p is the logistic function of η. Newton's steps are kept within a bracket that shrinks.
+    """
+    xp, sigmoid = namespace(mean, v), nn(mean).sigmoid
+    low, high = mean + v * (xp.minimum(reward, 0) - 1), mean + v * xp.maximum(reward, 1)
+    eta = mean
+    for _ in range(STEPS):
+        p = sigmoid(eta)
+        excess = eta - mean - v * (reward - p)
+        low, high = xp.where(excess < 0, eta, low), xp.where(excess < 0, high, eta)
+        newton = eta - excess / (1 + v * p * (1 - p))
+        eta = xp.where((newton > low) & (newton < high), newton, (low + high) / 2)
+    p = sigmoid(eta)
+    return reward - p, 1 / xp.maximum(p * (1 - p), np.float32(1e-7))

@@ -1,0 +1,59 @@
+"""SoftElim where arms have features (Boutilier et al., Differentiable meta-learning, 2020)."""
+
+import dataclasses
+from typing import ClassVar
+
+from gradband.core.arrays import Array, namespace, nn
+from gradband.core.errors import unknown
+from gradband.policies.base import Params, Spec
+from gradband.policies.beliefs import Seen, see
+from gradband.policies.contextual import Contextual
+
+SHAPES = ("scalar", "diagonal", "full")
+VARIANCES = ("arm", "difference")
+TINY = 1e-30  # of an uncertainty, which is 0 for the difference of the best arm to itself
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LinSoftElim(Contextual):
+    """p_i ∝ exp(−g_i² / c_i), with the gap g_i of the expected reward xᵢᵀm to the greatest.
+
+    c_i = xᵢᵀ Aᵀ Σ A xᵢ, where Σ is the covariance of θ: the uncertainty about the arm. A is learned: one
+    number, a `diagonal`, or a `full` matrix. With `variance="difference"`, c_i is the uncertainty about the
+    difference of the arm to the best one. One-hot features give SoftElim, with θ = 2 a² σ².
+    """
+
+    name: ClassVar[str] = "lin-softelim"
+    shape: str = "scalar"
+    variance: str = "arm"
+    a: float = 1.0
+
+    def check(self) -> None:
+        super().check()
+        for what, given, known in (("shape", self.shape, SHAPES), ("variance", self.variance, VARIANCES)):
+            if given not in known:
+                raise unknown(f"{what} of {self.name}", given, known)
+
+    def specs(self) -> dict[str, Spec]:
+        shape = {"scalar": (), "diagonal": (self.dims,), "full": (self.dims, self.dims)}[self.shape]
+        return {"a": Spec(shape)}
+
+    def init(self, key: Array) -> Params:
+        import jax.numpy as jnp
+
+        shape = self.specs()["a"].shape
+        return {"a": self.a * (jnp.eye(self.dims) if self.shape == "full" else jnp.ones(shape))}
+
+    def log_probs(self, params: Params, state: Seen) -> Array:
+        uncertainty = self.uncertainty(params["a"], state)
+        exponent = -(state.gap**2) / namespace(uncertainty).maximum(uncertainty, TINY)
+        return nn(exponent).log_softmax(exponent)
+
+    def uncertainty(self, a: Array, seen: Seen) -> Array:
+        """c_i [K]."""
+        if self.shape == "scalar":
+            return a**2 * (seen.variance if self.variance == "arm" else seen.apart)
+        x = seen.features
+        turned = x * a if self.shape == "diagonal" else (x[..., None, :] * a).sum(-1)
+        stretched = see(seen.belief, turned)._replace(mean=seen.mean)
+        return stretched.variance if self.variance == "arm" else stretched.apart
