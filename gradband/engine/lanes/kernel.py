@@ -91,7 +91,6 @@ def _team() -> team.Team:
     return team.Team(_linked(store.stored((text, *machine()), lambda: _compiled(text)), "lead", "help"))
 
 
-
 def _linked(code: bytes, *names: str) -> Any:
     """Object code in memory, with these functions."""
     library = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
