@@ -253,12 +253,15 @@ class Policy:
         """The state after this many rewards of retired arms."""
         return map_nodes(Counts, lambda counts: counts.miss(rounds), state)
 
+    def is_by_arm(self, leaf: Any) -> bool:
+        """Whether an array of the state has one entry per arm."""
+        return np.shape(leaf)[:1] == (self.arms,)
+
     def add_arm(self, state: State) -> State:
         """The state with a new arm."""
 
         def longer(path: Any, leaf: np.ndarray) -> np.ndarray:
-            by_arm = leaf.shape[:1] == (self.arms,)
-            return np.concatenate([leaf, np.zeros_like(leaf[:1])]) if by_arm else leaf
+            return np.concatenate([leaf, np.zeros_like(leaf[:1])]) if self.is_by_arm(leaf) else leaf
 
         return map_leaves(longer, state)
 
@@ -266,7 +269,7 @@ class Policy:
         """The state without an arm; later arms move up."""
 
         def shorter(path: Any, leaf: np.ndarray) -> np.ndarray:
-            return np.delete(leaf, arm, axis=0) if leaf.shape[:1] == (self.arms,) else leaf
+            return np.delete(leaf, arm, axis=0) if self.is_by_arm(leaf) else leaf
 
         kept = map_nodes(Counts, lambda counts: counts.miss(counts.pulls[arm]), state)
         return map_leaves(shorter, kept)

@@ -11,6 +11,8 @@ from gradband.policies import beliefs
 from gradband.policies.base import Greatest, Params, Policy
 from gradband.policies.beliefs import Belief, Seen
 
+MOST_DIMS = 10_000
+MOST_NUMBERS = 10_000_000  # in a belief that is played
 MODELS = ("linear", "by-arm")
 LINKS = ("identity", "logistic")
 
@@ -23,6 +25,8 @@ class Contextual(Policy):
     `sd`. With `link="logistic"` rewards are 1 with the probability 1 / (1 + exp(−xᵀθ)), and 0 otherwise.
     With `model="linear"` all arms share θ and have features of their own, [K, d]; with `model="by-arm"`
     each arm has a θ of its own, and features may be those of the visitor, [d].
+
+    `update` may use the features of the pulled arm alone: a player keeps no others until the reward comes.
     """
 
     takes_prior: ClassVar[bool] = True
@@ -34,15 +38,46 @@ class Contextual(Policy):
     within: float = 0.5
     sd: float = 0.5
 
+    def __post_init__(self) -> None:
+        fill = object.__setattr__  # the dataclass is frozen
+        # With one θ, nothing is believed of an arm by itself, so that others may take its place.
+        fill(self, "flexible", self.model == "linear")
+        if self.link == "logistic":
+            fill(self, "unit", True)
+
     def check(self) -> None:
         super().check()
-        whole(f"dims of {self.name}", self.dims, least=0)
+        whole(f"dims of {self.name}", self.dims, 0, MOST_DIMS)
         number(f"mean of {self.name}", self.mean)
         positive(f"within of {self.name}", self.within)
         positive(f"sd of {self.name}", self.sd)
         for what, given, known in (("model", self.model, MODELS), ("link", self.link, LINKS)):
             if given not in known:
                 raise unknown(f"{what} of {self.name}", given, known)
+
+    def correct(self, state: Any, arm: int, heard: float, reward: float, p: float) -> Any:
+        """The belief with another reward of a pulled arm, in the state with that arm's features."""
+        if self.link == "logistic" or type(self).update is not Contextual.update:
+            return None
+        return beliefs.correct(state, np.int64(arm), reward - heard, self.sd**2)
+
+    def is_by_arm(self, leaf: Any) -> bool:
+        return self.model == "by-arm" and super().is_by_arm(leaf)
+
+    def check_play(self) -> None:
+        super().check_play()
+        if not self.dims:
+            raise InputError(f"{self.name} needs dims, the number of features")
+        if self.numbers > MOST_NUMBERS:
+            raise InputError(
+                f"the belief of {self.name} has {self.numbers:,} numbers for {self.dims} features and "
+                f"{self.arms} arms: at most {MOST_NUMBERS:,} can be played"
+            )
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers its belief's covariance has."""
+        return self.dims**2 * (self.arms if self.model == "by-arm" else 1)
 
     def begin(self, params: Params, latent: Array) -> Belief:
         if not self.dims:
@@ -53,6 +88,12 @@ class Contextual(Policy):
 
     def see(self, params: Params, state: Belief, features: Array) -> Seen:
         return beliefs.see(state, features)
+
+    def see_pulled(self, params: Params, state: Belief, x: Array, arm: Array) -> tuple[Seen, Array]:
+        """What `see` says of a pulled arm with the features x [d] alone, and the arm's place there."""
+        if self.model == "by-arm":
+            return self.see(params, state, x), arm
+        return self.see(params, state, x[None]), 0 * arm
 
     def update(self, params: Params, state: Seen, arm: Array, reward: Array) -> Belief:
         return beliefs.observe(state, arm, reward, np.float32(self.sd**2), self.link == "logistic")
