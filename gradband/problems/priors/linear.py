@@ -106,7 +106,7 @@ class Linear(Prior):
 
     def means(self, instance: Visit) -> Array:
         """Expected rewards [K] in a round."""
-        linear = (instance.features * instance.instance.theta).sum(1)
+        linear = (instance.features * instance.instance.theta[None]).sum(1)
         return jax.nn.sigmoid(linear) if self.rewards.unit else linear
 
     def describe(self) -> dict[str, Any]:
