@@ -3,11 +3,13 @@
 import dataclasses
 from typing import ClassVar
 
+import numpy as np
+
 from gradband.core.arrays import Array, namespace, nn
 from gradband.policies.beliefs import Seen, relief
 from gradband.policies.contextual import Contextual
 from gradband.policies.index_network import ArmNetwork
-from gradband.policies.lin_softelim import TINY
+from gradband.policies.lin_softelim import LEAST
 
 FAR = 10.0  # a gap in standard deviations; beyond it, gaps are alike to the network
 DOUBT = 3.0  # the weight of evidence that LinSoftElim has with a = .58
@@ -31,10 +33,11 @@ class BeliefIndex(ArmNetwork, Contextual):
         """The network's inputs for each arm [10, K], and 3 gᵢ² / vᵢ [K]."""
         seen, xp = state, namespace(state.mean)
         noise, left = self.noise(seen), xp.maximum(self.horizon - seen.belief.rewards, 1)
-        v, apart = xp.maximum(seen.variance, TINY), xp.maximum(seen.apart, TINY)
+        least = np.float32(LEAST) * noise
+        v, apart = xp.maximum(seen.variance, least), xp.maximum(seen.apart, least)
         gap, same = seen.gap, xp.ones_like(v)
         rivals = nn(gap).softmax(-(gap**2) / apart)
-        told = xp.maximum(relief(seen, rivals, noise), TINY)
+        told = xp.maximum(relief(seen, rivals, noise), least)
         x = (
             xp.minimum(gap / xp.sqrt(v), FAR) / 2 - 1,
             xp.minimum(gap / xp.sqrt(apart), FAR) / 2 - 1,

@@ -3,6 +3,8 @@
 import dataclasses
 from typing import ClassVar
 
+import numpy as np
+
 from gradband.core.arrays import Array, namespace, nn
 from gradband.core.errors import unknown
 from gradband.policies.base import Params, Spec
@@ -11,7 +13,7 @@ from gradband.policies.contextual import ANY, Tuned
 
 SHAPES = ("scalar", "diagonal", "full")
 VARIANCES = ("arm", "difference")
-TINY = 1e-30  # of an uncertainty, which is 0 for the difference of the best arm to itself
+LEAST = 1e-12  # variance relative to that of rewards; arms with the same features do not differ at all
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -50,8 +52,11 @@ class LinSoftElim(Tuned):
         return {"a": self.a * jnp.ones(self.specs()["a"].shape)} | matrix
 
     def log_probs(self, params: Params, state: Seen) -> Array:
-        uncertainty = self.uncertainty(params, state)
-        exponent = -(state.gap**2) / namespace(uncertainty).maximum(uncertainty, TINY)
+        xp, gap = namespace(state.mean), state.gap
+        least = np.float32(LEAST) * self.noise(state)
+        # No derivative of 0 / 0, where the best arm differs from itself.
+        uncertainty = xp.where(gap > 0, xp.maximum(self.uncertainty(params, state), least), 1)
+        exponent = -(gap**2) / uncertainty
         return nn(exponent).log_softmax(exponent)
 
     def uncertainty(self, params: Params, seen: Seen) -> Array:
