@@ -86,10 +86,18 @@ def solve(means: np.ndarray, weights: np.ndarray, contexts: np.ndarray, horizon:
     for chances, row in zip(given.contexts, occur, strict=True):
         row[pair_of[chances > 0]] = True
     most = max(1, WORK // instances.means.size)
-    found = lattice(instances, horizon, lambda t, b: np.broadcast_to(occur[t], (len(b), len(occur[t]))), most)
+    feasible = 0
+
+    def pairs(t: int, beliefs: np.ndarray) -> np.ndarray:
+        nonlocal feasible
+        feasible = t
+        return np.broadcast_to(occur[t], (len(beliefs), occur.shape[1]))
+
+    found = lattice(instances, horizon, pairs, most)
     if found is None:
         what = f"the optimum of {pair_of.size} pairs of a context and an arm over {horizon} rounds"
-        raise InputError(f"{what} has more than {most} beliefs: use fewer rounds, contexts or arms")
+        hint = f"{feasible} rounds are feasible" if feasible else "use fewer instances, contexts or arms"
+        raise InputError(f"{what} has more than {most} beliefs: {hint}")
     value = np.zeros(len(found[1]))
     action, children = [], []
     for layer, chances, now in reversed(list(zip(found[0], given.contexts, occur, strict=True))):
