@@ -27,7 +27,7 @@ def agrees(mean, exact):
 
 
 def signs_played(choose, d, n, prior_sd, noise_sd, instances=10_000, seed=0):
-    """Regrets [m] of a policy on `signs`, given posterior means and deviations of xᵀθ and random numbers."""
+    """Regrets [m] of choices on `signs`, given means and deviations of xᵀθ and random numbers."""
     draws = np.random.default_rng(seed)
     theta = prior_sd * draws.standard_normal((instances, d))
     precision = np.tile(np.eye(d) / prior_sd**2, (instances, 1, 1))

@@ -4,9 +4,9 @@ The value of a belief b over the J instances, before round t's context is drawn,
 
     V_t(b) = Σ_c w_tc max_a Σ_y P(y | b, c, a) [y + V_{t+1}(b′)].
 
-A pair of a context and an arm shows what one arm without contexts would, so the beliefs that are reached are
-those of C K arms: `posterior.lattice` merges equal ones, and backward induction on them is exact. What one
-given policy earns is a sum over all histories.
+A pair of a context and an arm shows what one arm without contexts would, so the beliefs that are reached
+are those of C K arms: `posterior.lattice` merges equal ones, and backward induction on them is exact. What
+one given policy earns is a sum over all histories.
 """
 
 from collections.abc import Callable
@@ -148,7 +148,7 @@ def histories(means: np.ndarray, weights: np.ndarray, contexts: np.ndarray, hori
         seen = np.concatenate([before, np.tile(steps, (len(seen), 1))[:, None]], 1)
         possible = joint.any(0)
         joint, seen = joint[:, possible], seen[possible]
-    return Histories(*np.moveaxis(seen, 2, 0), joint.sum(0))
+    return Histories(seen[..., 0], seen[..., 1], seen[..., 2], joint.sum(0))
 
 
 def policy_reward(

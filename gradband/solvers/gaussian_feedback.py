@@ -1,9 +1,9 @@
 """Regret of a policy that sees the rewards of all arms in every round, with Gaussian noise, by Monte Carlo.
 
-No policy has less. What is seen does not depend on the choices, so that the arm with the best posterior mean
-is the best choice; and a policy that sees one reward does no better than one that sees all and ignores the
-others. With contexts this stays true, if they do not depend on choices: whoever has seen all rewards in the
-contexts so far could play any policy.
+No policy has less. What is seen does not depend on the choices, so that the arm with the best posterior
+mean is the best choice; and a policy that sees one reward does no better than one that sees all and ignores
+the others. With contexts this stays true, if they do not depend on choices: whoever has seen all rewards in
+the contexts so far could play any policy.
 
 Noise is independent between arms here. What a policy of one reward per round earns depends on each arm's
 noise alone, so any noise with the same marginals would give a bound. Noise that arms share cancels in their
@@ -52,10 +52,8 @@ def linear(
     for start in range(0, whole("instances", instances, 2), PATHS):
         count = min(PATHS, instances - start)
         theta = m + draws.standard_normal((count, d)) @ root.T
-        precision, toward = (
-            np.tile(np.linalg.inv(s), (count, 1, 1)),
-            np.tile(np.linalg.solve(s, m), (count, 1)),
-        )
+        precision = np.tile(np.linalg.inv(s), (count, 1, 1))
+        toward = np.tile(np.linalg.solve(s, m), (count, 1))
         regret = np.zeros(count)
         for t in range(n):
             if not t or per_round:
@@ -81,7 +79,7 @@ def _features(features: np.ndarray | Draw, draws: np.random.Generator, count: in
 
 
 def alike(draw: Draw, noise_sd: float, horizon: int, instances: int = 20_000, seed: int = 0) -> Mean:
-    """Bayes regret over n rounds if K arms' means are independent and from one distribution, whatever it is.
+    """Bayes regret over n rounds if K arms' means are independent draws from one distribution, any one.
 
     `draw` draws means [m, K]. Rewards are N(μ_i, noise_sd²). The arm with the best average so far is best:
     all have been seen equally often, and posterior means grow with averages.

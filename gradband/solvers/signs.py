@@ -1,4 +1,4 @@
-"""The linear bandit of two arms ±x, with x ~ N(0, I) drawn in each round: its optimum and Thompson sampling.
+"""Two arms ±x of a linear bandit, with x ~ N(0, I) in each round: the optimum and Thompson sampling.
 
 Both arms show the same, so no policy learns more than another, and greedy choices are optimal. With the
 prior's variance v₀ of xᵀθ, the posterior's v, and c = √(2/π), a round costs c (√v₀ − √(v₀ − v)) at least,

@@ -5,8 +5,8 @@ In each round a context is uniform in the unit disk, at radius r. The safe arm l
 is true. So the belief is δ ~ U(lo, hi), all is known outside of (lo, hi), and inside a policy explores or
 not. Squared radii are uniform, and rates are differences of squares, as β = δ².
 
-- A policy that always explores loses `cost` at each new maximum of the radii below δ: with p = β − lo², over
-  n rounds, cost h_n(p), h_n(p) = Σ_{k ≤ n} (1 − (1 − p)^k)/k.
+- A policy that always explores loses `cost` at each new maximum of the radii below δ: over n rounds, with
+  p = β − lo², that is cost h_n(p), h_n(p) = Σ_{k ≤ n} (1 − (1 − p)^k)/k.
 - The greedy policy explores if the chance f = (r − lo)/(hi − lo) of a gain is at least
   τ = cost/(gain + cost). It differs from the one before where f < τ. What it saves there is summed over the
   rounds, with the distribution of the nearest radii below and above δ after t of them, and what lo = r
@@ -17,7 +17,6 @@ not. Squared radii are uniform, and rates are differences of squares, as β = δ
 With the wheel's usual rewards the two bounds differ by 5 parts in 10⁵: greedy is optimal.
 """
 
-import math
 from typing import NamedTuple
 
 import numpy as np
