@@ -26,7 +26,7 @@ from classification_peers import PACKAGES, PLAYERS
 import gradband as gb
 from gradband.core import prng
 from gradband.engine.rollout import CONTEXT
-from gradband.policies import CoSoftElim, Spec, SquareCB
+from gradband.policies import CoSoftElim, Spec, SquareCB, binding
 from gradband.policies.beliefs import Belief
 
 HORIZON, INSTANCES = 1000, 10
@@ -101,7 +101,7 @@ def played(data, name, family, params, seed):
     policy, _, fixed = FAMILIES[family]
     problem = problem_of(data, name)
     given = {name: jnp.asarray(value, jnp.float32) for name, value in (params | fixed).items()}
-    bound = gb.policies.binding.check(policy, problem)
+    bound = binding.check(policy, problem)
     entry = gb.Learned(bound, given, {}, {})
     return gb.evaluate({"x": entry}, problem, instances=INSTANCES, seed=seed, progress=False)["x"].rewards
 
