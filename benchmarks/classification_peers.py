@@ -142,7 +142,12 @@ def main():
     parser.add_argument("--policies", nargs="+", choices=PLAYERS, default=list(PLAYERS))
     given = parser.parse_args()
     if given.what == "data":
-        return write_data(given.source)
+        write_data(given.source)
+    else:
+        play_all(given)
+
+
+def play_all(given):
     rows = np.load(given.source)
     names = sorted({key.split("/")[0] for key in rows.files})
     done = set()
