@@ -49,6 +49,7 @@ def expected_gain(values: Array, slopes: Array) -> Array:
     It is Σ s E max(Z − |c|, 0) over the crossings c of the greatest line, where its slope grows by s.
 
     >>> print(expected_gain(np.array([[1.0, 0.0]]), np.array([[0.0, 2.0]])).round(6))
+    [0.395593]
     """
     xp = namespace(values, slopes)
     lower, upper, steps = crossings(values, slopes)
