@@ -59,7 +59,7 @@ def test_one_hot_features_have_the_probabilities_of_thompson_sampling():
 
 
 def test_games_with_one_hot_features_are_those_of_arms():
-    """|z| < 5 each: SoftElim on features has c_i = a² σ² / (T_i + σ²/σ0²), with a wide prior a² σ² / T_i."""
+    """Thompson sampling by |z| < 5; the quantiles of Bayes-UCB are those of a round before."""
     law, m = rewards.Gaussian(0.5), 20_000
     arms = gb.Problem(gb.priors.Gaussian(K, 0.0, 0.8, law), 60)
     linear = gb.priors.Linear(K, K, within=0.8, table=np.eye(K).tolist(), rewards=law)
@@ -73,7 +73,6 @@ def test_games_with_one_hot_features_are_those_of_arms():
     )
     one, two = ours["lin-ts"].regret, theirs["ts-gaussian"].regret
     assert_z(one.mean, one.se, two.mean, two.se)
-    # Quantiles of the round before matter less than 3 % here.
     one, two = ours["lin-bayes-ucb"].regret, theirs["bayes-ucb-gaussian"].regret
     assert one.mean == pytest.approx(two.mean, rel=0.05)
 
