@@ -120,6 +120,19 @@ def observe(seen: Seen, arm: Array, reward: Array, noise: Array | float, logisti
     return Belief(belief.mean + shift, belief.root - shrink, belief.rewards + 1)
 
 
+def correct(seen: Seen, arm: Array, change: Array | float, noise: Array | float) -> Belief:
+    """The belief if a gaussian reward of an arm had been greater by `change`: m moves by change / σ² S f.
+
+    S does not depend on rewards, so this is exact, whatever was observed since.
+    """
+    belief, (pulled, f, _) = seen.belief, _of(seen, arm)
+    if belief.root.ndim == 2:
+        shift = (belief.root * f[None]).sum(1)
+    else:
+        shift = pulled[:, None] * (belief.root * f[None, None]).sum(2)
+    return belief._replace(mean=belief.mean + change / noise * shift)
+
+
 def _of(seen: Seen, arm: Array) -> tuple[Array, Array, Array]:
     """Which arm it is, as zeros and a one [K], its Sᵀx [d] and its mean."""
     pulled = one_hot(arm, seen.mean.shape[0]).astype(seen.mean.dtype)
