@@ -47,7 +47,7 @@ BY_ARM = np.stack([THETAS, THETAS[::-1] * [1, -1]], 1)  # [3, K = 2, d]
 @pytree("thetas", "seen")
 @dataclasses.dataclass(frozen=True, eq=False)
 class Few(Prior):
-    """Few θ and few contexts, all equally likely; rewards are 1 with the probability 1 / (1 + exp(−xᵀθ))."""
+    """Few θ and few contexts, equally likely; rewards are 1 with the probability 1 / (1 + exp(−xᵀθ))."""
 
     kind: ClassVar[str] = "few"
     arms: int

@@ -106,9 +106,9 @@ class Contextual(Policy):
         return 1 / namespace(p).maximum(p * (1 - p), np.float32(1e-7))
 
     def short(self, seen: Seen) -> Array:
-        """How far expected rewards are below the greatest [K], in units of 2 sd: of 1 for rewards in [0, 1].
+        """How far expected rewards are below the greatest [K], in units of 2 sd.
 
-        The expected reward of a logistic belief is taken at its mean.
+        That is 1 for rewards in [0, 1] with the usual sd. Those of a logistic belief are taken at its mean.
         """
         if self.link == "identity":
             return seen.gap / (2 * self.sd)
