@@ -32,7 +32,7 @@ class Belief(NamedTuple):
         With `arms` there is one θ for each of them.
         """
         xp = namespace(mean, sds)
-        root = xp.where(xp.eye(mean.shape[0]) > 0, sds, 0 * sds)
+        root = xp.where(xp.eye(mean.shape[0]) > 0, sds[None], 0 * sds[None])
         if arms:
             mean, root = (xp.stack([each] * arms) for each in (mean, root))
         return cls(mean, root, xp.zeros(()))
@@ -65,7 +65,7 @@ class Seen(NamedTuple):
         xp, best = namespace(self.mean), self.best
         if self.belief.mean.ndim == 2:  # what is believed of different arms is independent
             return xp.where(best, 0, self.variance + (self.variance * best).sum())
-        return ((self.spread - (self.spread * best[:, None]).sum(0)) ** 2).sum(1)
+        return ((self.spread - (self.spread * best[:, None]).sum(0)[None]) ** 2).sum(1)
 
     @property
     def gap(self) -> Array:
@@ -80,7 +80,7 @@ def see(belief: Belief, features: Array) -> Seen:
         spread = (belief.root * rows[..., None]).sum(1)
         return Seen(belief, features, spread, (belief.mean * rows).sum(1))
     spread = (features[:, :, None] * belief.root[None]).sum(1)
-    return Seen(belief, features, spread, (features * belief.mean).sum(1))
+    return Seen(belief, features, spread, (features * belief.mean[None]).sum(1))
 
 
 def observe(seen: Seen, arm: Array, reward: Array, noise: Array | float, logistic: bool) -> Belief:
@@ -101,7 +101,7 @@ def observe(seen: Seen, arm: Array, reward: Array, noise: Array | float, logisti
     share = 1 / (v + noise)
     shift, shrink = surprise * along, share / (1 + xp.sqrt(share * noise)) * along[:, None] * f[None]
     if belief.root.ndim == 3:
-        shift, shrink = pulled[:, None] * shift, pulled[:, None, None] * shrink
+        shift, shrink = pulled[:, None] * shift[None], pulled[:, None, None] * shrink[None]
     return Belief(belief.mean + shift, belief.root - shrink, belief.rewards + 1)
 
 
