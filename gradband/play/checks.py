@@ -8,6 +8,7 @@ from gradband.play.arms import Arms
 from gradband.play.pending import LONGEST_ID, Event, is_id
 from gradband.play.settings import Settings
 from gradband.policies import Policy
+from gradband.policies.contextual import Contextual
 
 if TYPE_CHECKING:
     from gradband.play.memory import Memory
@@ -26,7 +27,7 @@ class Keys:
         self.all = self.needed | frozenset(optional.split())
 
 
-DECISION = Keys("op id arm p drawn", "t ps unit")
+DECISION = Keys("op id arm p drawn", "t ps unit x xs")
 BATCH = Keys("op id arms p drawn", "t")
 
 
@@ -47,6 +48,8 @@ def check_settings(policy: Policy, settings: Settings, arms: Arms) -> None:
 
 def check_batches(policy: Policy, settings: Settings) -> None:
     """Raises an error if there can be no batches."""
+    if isinstance(policy, Contextual):
+        raise InputError(f"{policy.name} decides by the context of each pull: no batches")
     if not policy.batches:
         raise InputError(f"{policy.name} must observe each reward before the next: no batches")
     if settings.wait is not None and settings.default not in (0, 1):

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradband.core.errors import MOST_ARMS, InputError, shown
-from gradband.play import checks
+from gradband.play import checks, contexts
 from gradband.play.checks import Keys, check_keys
 from gradband.play.pending import Event, is_id, number_of
 
@@ -50,6 +50,7 @@ def _check_select(player: "Player", event: Event) -> None:
     if "arm" in event:
         if event["arm"] not in arms.active:
             raise InputError(f"there is no arm {event['arm']}")
+        contexts.check_made(player.playable, event, len(arms.active))
         return
     if len(event["arms"]) != arms.ever:
         raise InputError(f"a batch must say how often each of the {arms.ever} arms is pulled")

@@ -11,13 +11,17 @@ from typing import Any
 import numpy as np
 
 from gradband.core.errors import InputError
-from gradband.play import newcomers
+from gradband.play import contexts, newcomers
 from gradband.play.arms import Arms
 from gradband.play.pending import Event
 from gradband.play.playable import Playable
 from gradband.play.settings import Settings
 from gradband.policies import Counting, Policy
+from gradband.policies.beliefs import Belief
 from gradband.policies.guardrails import guard
+
+BELIEFS = ("dims", "model", "link", "mean", "within", "sd")
+"""settings of policies with contexts that decide what they believe"""
 
 
 class Memory:
@@ -64,6 +68,10 @@ class Memory:
             self.state = policy.update_many_late(params, self.state, pulls, sums, p)
             self.rounds += sum(decision["arms"])
             missed = sum(decision["arms"]) - int(pulls.sum())
+        elif self.playable.dims:  # tells of other arms too, so it counts if the arm is retired
+            self.rounds += 1
+            seen, place = self._seen(decision)
+            self.state = policy.update_late(params, seen, place, event["heard"], decision["p"])
         else:
             self.rounds += 1
             if decision["arm"] in arms.active:
@@ -75,12 +83,21 @@ class Memory:
             self.state = policy.missed(self.state, missed)
         self._p = None
 
+    def _seen(self, decision: Event) -> tuple[Any, Any]:
+        """The state with the features of the arm that a decision pulled, and the arm's place there."""
+        policy: Any = self.policy
+        (x,) = contexts.unpack(decision["x"], self.playable.dims)
+        return policy.see_pulled(self.playable.params, self.state, x, np.int64(decision["arm"]))
+
     def corrected(self, expired: Event, event: Event) -> Any:
         """The state with late rewards in place of the default, or None if the policy cannot tell."""
         arms, policy = self.arms, self.policy
         if "arms" in expired:
             heard, sums, p = map(arms.known, (expired["sums"], event["sums"], expired["p"]))
             return policy.correct_many(self.state, heard, sums, p)
+        if self.playable.dims:
+            seen, place = self._seen(expired)
+            return policy.correct(seen, place, expired["heard"], event["heard"], expired["p"])
         if expired["arm"] not in arms.active:
             return self.state
         place = arms.active.index(expired["arm"])
@@ -102,6 +119,8 @@ class Memory:
     def check_swap(self, playable: Playable) -> Any:
         """The state of another policy after what this one has observed, or an error."""
         policy, new, count = self.policy, playable.policy, len(self.arms.active)
+        if self.playable.dims or playable.dims:
+            return self._check_beliefs(playable)
         if not isinstance(policy, Counting) or not isinstance(new, Counting):
             raise InputError(f"{policy.name} cannot be swapped for {new.name}: both must remember counts")
         if policy.forgets:
@@ -114,11 +133,28 @@ class Memory:
         sized.check_state(state, self.rounds)
         return state
 
+    def _check_beliefs(self, playable: Playable) -> Any:
+        """What this policy believes, which another can take over if it had the same prior."""
+        old, new = self.playable, playable
+        same = all(getattr(old.policy, name, 0) == getattr(new.policy, name, 1) for name in BELIEFS)
+        if not same or not isinstance(self.state, Belief) or not isinstance(new.begin(0.0), Belief):
+            raise InputError(
+                f"{old.policy.name} cannot be swapped for {new.policy.name}: their beliefs differ, in one of "
+                f"{', '.join(BELIEFS)}"
+            )
+        if new.policy.arms != len(self.arms.active) and not new.policy.flexible:
+            raise InputError(
+                f"{new.policy.name} is for {new.policy.arms} arms, and the test has {len(self.arms.active)}"
+            )
+        return self.state
+
     def swap(self, playable: Playable, busy: set[int]) -> None:
         """Another policy takes over. If it opens, it tries unknown arms first, except those in `busy`."""
         self.state, self.playable = self.check_swap(playable), playable
         self.resize()
         policy: Any = self.policy
+        if playable.dims:
+            return
         pulls = policy.counts(self.state).pulls
         known = [arm for arm, count in zip(self.arms.active, pulls, strict=True) if count > 0]
         unknown = set(self.arms.active) - set(known) - busy if playable.policy.opens else set()
@@ -132,15 +168,24 @@ class Memory:
             self.waiting.update(self.arms.pulls_of_added(decision))
         self.resize()
 
-    def single(self) -> np.ndarray:
-        """Probabilities of the active arms for one decision."""
+    def single(self, features: np.ndarray | None = None) -> np.ndarray:
+        """Probabilities of the active arms for one decision, in a context if the policy takes one."""
         arms = self.arms
+        if features is not None and not arms.fresh:
+            return self._guarded(self._checked(self.policy, self.seen(features)))
         if not arms.fresh:
             usual = arms.ever == arms.first and not self._guarding
             return self._own() if usual else self.many(1)
         p = np.zeros(len(arms.active))
         p[arms.active.index(arms.fresh[0])] = 1.0
         return self._guarded(p)
+
+    def seen(self, features: np.ndarray | None) -> Any:
+        """The state with the features of a context, if there is one."""
+        if features is None:
+            return self.state
+        self._check_rounds()
+        return self.policy.see(self.playable.params, self.state, features)
 
     def many(self, count: int) -> np.ndarray:
         """Probabilities for `count` decisions in a row without rewards."""
@@ -162,12 +207,15 @@ class Memory:
     def _own(self) -> np.ndarray:
         """The policy's probabilities."""
         if self._p is None:
-            policy = self.policy
-            if policy.bounded and self.rounds >= policy.horizon:
-                raise InputError(f"{policy.name} is for {policy.horizon} rounds, which are over")
-            self._p = self._checked(policy, self.state)
+            self._check_rounds()
+            self._p = self._checked(self.policy, self.state)
             self._without.clear()
         return self._p
+
+    def _check_rounds(self) -> None:
+        policy = self.policy
+        if policy.bounded and self.rounds >= policy.horizon:
+            raise InputError(f"{policy.name} is for {policy.horizon} rounds, which are over")
 
     def _others(self, among: np.ndarray) -> np.ndarray:
         """The policy's probabilities if there were only these active arms, given as a mask [K]."""

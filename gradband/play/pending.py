@@ -41,6 +41,8 @@ class Pending:
 
     def remember_unit(self, unit: str, decision: Event) -> None:
         self.units.pop(unit, None)
+        if "x" in decision:  # features are kept no longer than their decision
+            decision = {key: decision[key] for key in ("id", "arm", "p")}
         self.units[unit] = decision
         if len(self.units) > self.window:
             self.units.popitem(last=False)

@@ -12,11 +12,20 @@ import numpy as np
 from gradband.core.arrays import PLAIN, flatten, nested
 from gradband.core.errors import InputError, shown
 from gradband.policies import Policy
+from gradband.policies.contextual import Contextual
 from gradband.policies.own import Trust, describe_class
 from gradband.policies.policy_file import read
 
 State = Any
-FORMULAS = ("begin", "latent_log_probs", "recommend", "update_late", "update_many_late")
+FORMULAS = (
+    "begin",
+    "latent_log_probs",
+    "recommend",
+    "see",
+    "see_pulled",
+    "update_late",
+    "update_many_late",
+)
 
 
 class Playable:
@@ -27,6 +36,8 @@ class Playable:
         policy.check_play()
         problem = about.get("problem") if isinstance(about, dict) else None
         self.guardrails = problem.get("guardrails") if isinstance(problem, dict) else None
+        self.dims = policy.dims if isinstance(policy, Contextual) else 0
+        self.by_arm = isinstance(policy, Contextual) and policy.model == "by-arm"
         self.any_sums = policy.any_sums or _learned_on_other_rewards(policy, about or {})
         arrays = policy.as_arrays(params)
         self.fingerprint = _fingerprint(policy, arrays)
@@ -80,8 +91,9 @@ class Playable:
     def _tried(self, policy: Any) -> bool:
         """Whether the first round gives NumPy's arrays."""
         state = policy.begin(self.params, np.int32(0))
-        p = policy.probabilities(self.params, state)
-        after = policy.update_late(self.params, state, np.int64(0), 1.0, float(p[0]) or 1.0)
+        seen = policy.see(self.params, state, np.ones((policy.arms, self.dims))) if self.dims else state
+        p = policy.probabilities(self.params, seen)
+        after = policy.update_late(self.params, seen, np.int64(0), 1.0, float(p[0]) or 1.0)
         found = [*flatten(state).values(), *flatten(after).values()]
         return isinstance(p, np.ndarray) and all(isinstance(leaf, PLAIN) for leaf in found)
 

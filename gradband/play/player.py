@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Unpack
 import numpy as np
 
 from gradband.core.errors import InputError, number_of_arms, shown, whole
-from gradband.play import checks, states, turns
+from gradband.play import checks, contexts, states, turns
 from gradband.play.arms import Arms
 from gradband.play.decision import Batch, Decision
 from gradband.play.draws import Draws
@@ -160,31 +160,53 @@ class Player(AbstractContextManager["Player"]):
         """Whether the decision with this id has its reward, or its default."""
         return self.pending.finished(id)
 
-    def probabilities(self) -> np.ndarray:
-        """Probability of each arm in the next decision, by number; 0 for retired arms."""
-        with self.lock:
-            return self.known_arms.spread(self.memory.single())
+    def probabilities(self, context: Any = None) -> np.ndarray:
+        """Probability of each arm in the next decision, by number; 0 for retired arms.
 
-    def weights(self) -> dict[str, float]:
-        """The same by name, for the arms that can be pulled."""
+        Args:
+            context: As in `select`.
+        """
         with self.lock:
-            p = self.memory.single()
+            return self.known_arms.spread(self.memory.single(self._features(context)))
+
+    def weights(self, context: Any = None) -> dict[str, float]:
+        """The same by name, for the arms that can be pulled.
+
+        Args:
+            context: As in `select`.
+        """
+        with self.lock:
+            p = self.memory.single(self._features(context))
             return {
                 self.known_arms.labels[arm]: float(share)
                 for arm, share in zip(self.known_arms.active, p, strict=True)
             }
 
-    def recommend(self) -> int:
-        """The arm to stay with if the test ended now."""
+    def recommend(self, context: Any = None) -> int:
+        """The arm to stay with if the test ended now.
+
+        Args:
+            context: As in `select`.
+        """
         with self.lock:
             memory = self.memory
-            return self.known_arms.active[int(memory.policy.recommend(self.playable.params, memory.state))]
+            state = memory.seen(self._features(context))
+            return self.known_arms.active[int(memory.policy.recommend(self.playable.params, state))]
 
-    def select(self, id: str | None = None, unit: str | None = None) -> Decision:
+    def _features(self, context: Any) -> np.ndarray | None:
+        return contexts.read_context(self.playable, context, self.known_arms)
+
+    def select(self, id: str | None = None, unit: str | None = None, context: Any = None) -> Decision:
         """Chooses an arm. With an `id` that waits for its reward, returns that decision again.
 
         So it does for a `unit`, a user for example, that had a decision, while its arm is not retired and
         the unit is among the latest (see `Settings.window`).
+
+        Args:
+            id: The decision's id; a number by default.
+            unit: Whoever must see the same arm again, whatever the context then.
+            context: For a policy with contexts: the features of the arms that can be pulled [K, d], in
+                lists, an array or a dictionary of arms, or of the visitor [d].
         """
         with self._turn:
             now = self._now()
@@ -194,15 +216,17 @@ class Player(AbstractContextManager["Player"]):
                     label = self.known_arms.labels[had["arm"]]
                     return Decision(had["arm"], had["id"], had["p"], label, True)
             id = self.pending.new_id(id)
-            p = self.memory.single()
+            features = self._features(context)
+            p = self.memory.single(features)
             place = self._draws.choose(p)
             arm, share = self.known_arms.active[place], float(p[place])
             made = {"op": "select", "id": id, "arm": arm, "p": share, "drawn": self._draws.drawn, "t": now}
             if unit is not None:
                 made["unit"] = unit
-            self._decide(made)
+            self._decide(made if features is None else {**made, "x": contexts.pack_pulled(features, place)})
             if self.journal is not None or self.record is not None:
-                self._tell({**made, "ps": self.known_arms.spread(p).round(6).tolist()})
+                found = {} if features is None else {"xs": contexts.pack(features)}
+                self._tell({**made, "ps": self.known_arms.spread(p).round(6).tolist(), **found})
             return Decision(arm, id, share, self.known_arms.labels[arm])
 
     def select_many(self, count: int, id: str | None = None) -> Batch:
@@ -379,8 +403,11 @@ class Player(AbstractContextManager["Player"]):
     def _apply(self, event: Event) -> None:
         op = event["op"]
         if op == "select":
-            made = {key: value for key, value in event.items() if key != "ps"}
+            made = {key: value for key, value in event.items() if key not in ("ps", "xs")}
             made.setdefault("t", self._time())  # version 1 had none
+            if "xs" in event:
+                place = self.known_arms.active.index(event["arm"])
+                made["x"] = contexts.keep(event, place, self.playable.dims)
             self._decide(made)
         elif op == "update":
             if event.get("late"):

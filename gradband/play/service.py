@@ -76,12 +76,13 @@ def _answer(player: Player, journal: Journal | None, request: Request) -> dict[s
 
 def _select(player: Player, request: Request) -> dict[str, Any]:
     id = request.get("id")
-    if "count" in request and "unit" in request:
-        raise InputError("a batch has no unit: select takes count or unit, not both")
+    for name in ("unit", "context"):
+        if "count" in request and name in request:
+            raise InputError(f"a batch has no {name}: select takes count or {name}, not both")
     if "count" in request:
         batch = player.select_many(request["count"], id)
         return {"id": batch.id, "arms": list(batch), "propensities": list(batch.propensities)}
-    decision = player.select(id, request.get("unit"))
+    decision = player.select(id, request.get("unit"), request.get("context"))
     named = {} if player.settings.arms is None else {"label": decision.label}
     again = {"returning": decision.returning} if "unit" in request else {}
     return {"id": decision.id, "arm": int(decision), **named, "propensity": decision.propensity, **again}
@@ -109,6 +110,10 @@ def _expire(player: Player, request: Request) -> dict[str, Any]:
     return {"expired": player.expire(request.get("now"))}
 
 
+def _probabilities(player: Player, request: Request) -> dict[str, Any]:
+    return {"probabilities": player.probabilities(request.get("context")).tolist()}
+
+
 def _restore(player: Player, request: Request) -> dict[str, Any]:
     player.restore(request["state"])
     return {}
@@ -123,12 +128,16 @@ class Op(NamedTuple):
 
 
 OPS = {
-    "select": Op(_select, optional=("id", "count", "unit")),
+    "select": Op(_select, optional=("id", "count", "unit", "context")),
     "update": Op(_update, needed=("id",), optional=("reward", "sums")),
-    "probabilities": Op(lambda player, _: {"probabilities": player.probabilities().tolist()}),
-    "weights": Op(lambda player, _: {"weights": player.weights()}),
+    "probabilities": Op(_probabilities, optional=("context",)),
+    "weights": Op(
+        lambda player, request: {"weights": player.weights(request.get("context"))}, optional=("context",)
+    ),
     "expire": Op(_expire, optional=("now",)),
-    "recommend": Op(lambda player, _: {"arm": player.recommend()}),
+    "recommend": Op(
+        lambda player, request: {"arm": player.recommend(request.get("context"))}, optional=("context",)
+    ),
     "add": Op(lambda player, request: {"arm": player.add_arm(request.get("arm"))}, optional=("arm",)),
     "retire": Op(_retire, needed=("arm",)),
     "state": Op(lambda player, _: {"state": player.state()}),

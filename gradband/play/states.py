@@ -6,6 +6,7 @@ import numpy as np
 
 from gradband.core.arrays import flatten, unflatten
 from gradband.core.errors import LARGEST, MOST_ARMS, InputError, number, shown
+from gradband.play import contexts
 from gradband.play.arms import Arms
 from gradband.play.checks import (
     Keys,
@@ -76,10 +77,10 @@ def check_state(player: "Player", state: Any) -> dict[str, Any]:
     arms = _check_all_arms(playable.policy, state, settings)
     memory = _read_memory(playable, state, len(state["active"]))
     found = {**state, **arms, "memory": memory, "playable": playable, "settings": settings, "t": now}
-    waiting = _check_open(state, playable.policy.batches, now)
+    waiting = _check_open(state, playable, now)
     return found | {
         "open": waiting,
-        "finished": _check_finished(state, waiting, playable.any_sums),
+        "finished": _check_finished(state, waiting, playable),
         "units": _check_units(state),
     }
 
@@ -129,7 +130,7 @@ def _check_arms(what: str, given: Any, arms: int) -> list[int]:
     return given
 
 
-def _check_open(state: dict[str, Any], batches: bool, now: float) -> list[Event]:
+def _check_open(state: dict[str, Any], playable: "Playable", now: float) -> list[Event]:
     """The open decisions; those of version 2 begin to wait now."""
     if not isinstance(state["open"], list):
         raise InputError("open must be a list of decisions")
@@ -137,7 +138,8 @@ def _check_open(state: dict[str, Any], batches: bool, now: float) -> list[Event]
     for event in state["open"]:
         if not isinstance(event, dict) or event.get("op") != "select" or "ps" in event:
             raise InputError(f"an open decision must be a dictionary, not {shown(event)}")
-        check_decision(event, state["arms"], batches)
+        check_decision(event, state["arms"], playable.policy.batches)
+        contexts.check_kept(playable, event)
         waiting.append({**event, "t": check_time(event.get("t", now))})
     if len({event["id"] for event in waiting}) < len(waiting):
         raise InputError("no id may occur twice")
@@ -146,7 +148,7 @@ def _check_open(state: dict[str, Any], batches: bool, now: float) -> list[Event]
     return waiting
 
 
-def _check_finished(state: dict[str, Any], waiting: list[Event], any_sums: bool) -> list[Any]:
+def _check_finished(state: dict[str, Any], waiting: list[Event], playable: "Playable") -> list[Any]:
     """Ids of finished decisions, and decisions that have their default."""
     if not isinstance(state["finished"], list):
         raise InputError("finished must be a list of ids")
@@ -155,8 +157,9 @@ def _check_finished(state: dict[str, Any], waiting: list[Event], any_sums: bool)
         if isinstance(entry, dict) and state["version"] == VERSION:
             what = "sums" if "arms" in entry else "heard"
             check_decision({key: entry[key] for key in entry if key != what}, state["arms"], True)
+            contexts.check_kept(playable, entry)
             if what == "sums":
-                check_sums(entry, entry.get("sums"), any_sums)
+                check_sums(entry, entry.get("sums"), playable.any_sums)
             else:
                 number("heard", entry.get("heard"))
             check_time(entry.get("t"))
@@ -196,7 +199,7 @@ def _read_memory(playable: "Playable", state: dict[str, Any], arms: int) -> Any:
     leaves = []
     for name, like in usual.items():
         shape, dtype = np.shape(like), np.asarray(like).dtype
-        if policy.flexible and shape[:1] == (policy.arms,):
+        if policy.flexible and policy.is_by_arm(like):
             shape = (arms, *shape[1:])
         found = np.array(given[name], object)
         if found.shape != shape or not all(_is_entry(entry, dtype) for entry in found.flat):

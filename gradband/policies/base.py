@@ -70,6 +70,8 @@ class Policy:
     """Number of values of a latent variable that is drawn before the first round."""
     log_scale: ClassVar[frozenset[str]] = frozenset()
     """Positive parameters that are learned on a logarithmic scale."""
+    lead: ClassVar[str] = "theta"
+    """The parameter among them whose decades are surveyed first."""
     trainer: ClassVar[str] = "gradband"
     """How it is learned: the name of an entry of `gradband.learning.learn.TRAINERS`."""
 
@@ -253,12 +255,15 @@ class Policy:
         """The state after this many rewards of retired arms."""
         return map_nodes(Counts, lambda counts: counts.miss(rounds), state)
 
+    def is_by_arm(self, leaf: Any) -> bool:
+        """Whether an array of the state has one entry per arm."""
+        return np.shape(leaf)[:1] == (self.arms,)
+
     def add_arm(self, state: State) -> State:
         """The state with a new arm."""
 
         def longer(path: Any, leaf: np.ndarray) -> np.ndarray:
-            by_arm = leaf.shape[:1] == (self.arms,)
-            return np.concatenate([leaf, np.zeros_like(leaf[:1])]) if by_arm else leaf
+            return np.concatenate([leaf, np.zeros_like(leaf[:1])]) if self.is_by_arm(leaf) else leaf
 
         return map_leaves(longer, state)
 
@@ -266,7 +271,7 @@ class Policy:
         """The state without an arm; later arms move up."""
 
         def shorter(path: Any, leaf: np.ndarray) -> np.ndarray:
-            return np.delete(leaf, arm, axis=0) if leaf.shape[:1] == (self.arms,) else leaf
+            return np.delete(leaf, arm, axis=0) if self.is_by_arm(leaf) else leaf
 
         kept = map_nodes(Counts, lambda counts: counts.miss(counts.pulls[arm]), state)
         return map_leaves(shorter, kept)
@@ -466,7 +471,7 @@ class Believing(Counting):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Index(Counting):
+class Greatest(Policy):
     """Pulls the arm with the greatest index; ties are broken at random."""
 
     differentiable: ClassVar[bool] = False
@@ -487,6 +492,11 @@ class Index(Counting):
         index = self.index(params, state)
         best = index == index.max()
         return best / best.sum()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Index(Greatest, Counting):
+    """A policy of counts that pulls the arm with the greatest index."""
 
 
 def certain(arm: Array | int, arms: int) -> Array:

@@ -1,17 +1,20 @@
 """What policies share that believe in linear rewards."""
 
 import dataclasses
+import math
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from gradband.core.arrays import Array, namespace
+from gradband.core.arrays import Array, namespace, nn
 from gradband.core.errors import InputError, number, positive, unknown, whole
 from gradband.policies import beliefs
-from gradband.policies.base import Params, Policy
+from gradband.policies.base import Bounds, Greatest, Params, Policy, Spec, unbounded
 from gradband.policies.beliefs import Belief, Seen
 
+MOST_DIMS = 10_000
+MOST_NUMBERS = 10_000_000  # in a belief that is played
 MODELS = ("linear", "by-arm")
 LINKS = ("identity", "logistic")
 
@@ -25,6 +28,8 @@ class Contextual(Policy):
     are 1 with the probability 1 / (1 + exp(−xᵀθ)), and 0 otherwise.
     With `model="linear"` all arms share θ and have features of their own, [K, d]; with `model="by-arm"`
     each arm has a θ of its own, and features may be those of the visitor, [d].
+
+    `update` may use the features of the pulled arm alone: a player keeps no others until the reward comes.
     """
 
     takes_prior: ClassVar[bool] = True
@@ -36,15 +41,46 @@ class Contextual(Policy):
     within: float | tuple[float, ...] = 0.5
     sd: float = 0.5
 
+    def __post_init__(self) -> None:
+        fill = object.__setattr__  # the dataclass is frozen
+        # With one θ, nothing is believed of an arm by itself, so that others may take its place.
+        fill(self, "flexible", self.model == "linear")
+        if self.link == "logistic":
+            fill(self, "unit", True)
+
     def check(self) -> None:
         super().check()
-        whole(f"dims of {self.name}", self.dims, least=0)
+        whole(f"dims of {self.name}", self.dims, 0, MOST_DIMS)
         self._check_coordinates("mean", number)
         self._check_coordinates("within", positive)
         positive(f"sd of {self.name}", self.sd)
         for what, given, known in (("model", self.model, MODELS), ("link", self.link, LINKS)):
             if given not in known:
                 raise unknown(f"{what} of {self.name}", given, known)
+
+    def correct(self, state: Any, arm: int, heard: float, reward: float, p: float) -> Any:
+        """The belief with another reward of a pulled arm, in the state with that arm's features."""
+        if self.link == "logistic" or type(self).update is not Contextual.update:
+            return None
+        return beliefs.correct(state, np.int64(arm), reward - heard, self.sd**2)
+
+    def is_by_arm(self, leaf: Any) -> bool:
+        return self.model == "by-arm" and super().is_by_arm(leaf)
+
+    def check_play(self) -> None:
+        super().check_play()
+        if not self.dims:
+            raise InputError(f"{self.name} needs dims, the number of features")
+        if self.numbers > MOST_NUMBERS:
+            raise InputError(
+                f"the belief of {self.name} has {self.numbers:,} numbers for {self.dims} features and "
+                f"{self.arms} arms: at most {MOST_NUMBERS:,} can be played"
+            )
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers its belief's covariance has."""
+        return self.dims**2 * (self.arms if self.model == "by-arm" else 1)
 
     def _check_coordinates(self, what: str, allow: Callable[[str, Any], float]) -> None:
         """Checks a number for all coordinates of θ, or one for each."""
@@ -65,9 +101,76 @@ class Contextual(Policy):
     def see(self, params: Params, state: Belief, features: Array) -> Seen:
         return beliefs.see(state, features)
 
+    def see_pulled(self, params: Params, state: Belief, x: Array, arm: Array) -> tuple[Seen, Array]:
+        """What `see` says of a pulled arm with the features x [d] alone, and the arm's place there."""
+        if self.model == "by-arm":
+            return self.see(params, state, x), arm
+        return self.see(params, state, x[None]), 0 * arm
+
     def update(self, params: Params, state: Seen, arm: Array, reward: Array) -> Belief:
         return beliefs.observe(state, arm, reward, np.float32(self.sd**2), self.link == "logistic")
+
+    def recommend(self, params: Params, state: Seen) -> Array:
+        return state.mean.argmax()
+
+    def noise(self, seen: Seen) -> Array | float:
+        """The variances of rewards [K], or of all, on the scale of the linear functions."""
+        if self.link == "identity":
+            return np.float32(self.sd**2)
+        p = nn(seen.mean).sigmoid(seen.mean)
+        return 1 / namespace(p).maximum(p * (1 - p), np.float32(1e-7))
+
+    def short(self, seen: Seen) -> Array:
+        """How far expected rewards are below the greatest [K], in units of 2 sd: of 1 for rewards in [0, 1].
+
+        The expected reward of a logistic belief is taken at its mean.
+        """
+        if self.link == "identity":
+            return seen.gap / (2 * self.sd)
+        p = nn(seen.mean).sigmoid(seen.mean)
+        return p.max() - p
 
     def check_state(self, state: Any, rounds: int) -> None:
         if state.rewards != np.floor(state.rewards) or not 0 <= state.rewards <= rounds:
             raise InputError("rewards in memory must be a whole number, and no more than the rounds")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ContextualIndex(Greatest, Contextual):
+    """A policy with linear beliefs that pulls the arm with the greatest index."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Tuned(Contextual):
+    """A contextual policy that learns a few positive numbers, named in `log_scale`.
+
+    Each starts at the setting of its name, and lies within `limits`.
+    """
+
+    limits: ClassVar[dict[str, tuple[float, float]]]
+
+    def check(self) -> None:
+        super().check()
+        for name in sorted(self.log_scale):
+            number(f"{name} of {self.name}", getattr(self, name), *self.limits[name])
+
+    def specs(self) -> dict[str, Spec]:
+        return dict.fromkeys(sorted(self.log_scale), Spec())
+
+    def init(self, key: Array) -> Params:
+        import jax.numpy as jnp
+
+        return {name: getattr(self, name) * jnp.ones(spec.shape) for name, spec in self.specs().items()}
+
+    def compiled(self) -> Self:
+        """Only the first parameters depend on where they start."""
+        return dataclasses.replace(self, **{name: getattr(type(self), name) for name in self.log_scale})
+
+    def bounds(self) -> Bounds:
+        lower, upper = unbounded(self.specs())
+        ends = self.limits.items()
+        return lower | {n: low for n, (low, _) in ends}, upper | {n: high for n, (_, high) in ends}
+
+
+ANY = (1e-6, math.inf)
+"""limits of a positive number"""

@@ -144,6 +144,10 @@ def add_tests(app: FastAPI) -> None:
     async def show_weights(service: The, _: Read, key: KeyPath) -> Any:
         return await service.ask(key, operations.weights)
 
+    @app.post("/v1/tests/{key}/weights", tags=["tests"], response_model=models.Weights)
+    async def show_weights_in_context(service: The, _: Read, key: KeyPath, body: models.Segment) -> Any:
+        return await service.ask(key, operations.weights, body.context)
+
 
 def add_decisions(app: FastAPI) -> None:
     """Describes decisions and rewards. The gate answers them, unless it is left out."""

@@ -16,7 +16,14 @@ import orjson
 from gradband.core.errors import InputError, shown
 from gradband.serve import ofrep, operations
 from gradband.serve.errors import InvalidError, RefusalError, TooLargeError, TooSlowError, UnsupportedError
-from gradband.serve.limits import LARGEST_BODY, LARGEST_POLICY, SLOWEST_BODY, check_id, check_key
+from gradband.serve.limits import (
+    LARGEST_BODY,
+    LARGEST_DECISION,
+    LARGEST_POLICY,
+    SLOWEST_BODY,
+    check_id,
+    check_key,
+)
 from gradband.serve.service import Service
 
 Message = MutableMapping[str, Any]
@@ -71,7 +78,8 @@ class Gate:
                     headers += more
                 else:
                     await self.service.admit(authorization, "decide")
-                    body = parse(await read_body(found, receive, LARGEST_BODY))
+                    most = LARGEST_DECISION if route == "decide" else LARGEST_BODY
+                    body = parse(await read_body(found, receive, most))
                     status, answer = 200, await ROUTES[route](self.service, check_key(key), body)
         except (RefusalError, InputError) as error:
             status, answer, more = explain(error)
@@ -97,9 +105,10 @@ class Gate:
             await send(message)
 
         upload = scope["path"] == "/v1/policies"
+        most = LARGEST_DECISION if scope["path"].endswith("/weights") else LARGEST_BODY
         try:
             body = await read_body(
-                dict(scope["headers"]), receive, LARGEST_POLICY if upload else LARGEST_BODY, not upload
+                dict(scope["headers"]), receive, LARGEST_POLICY if upload else most, not upload
             )
         except RefusalError as error:
             status, answer, headers = explain(error)
@@ -123,15 +132,15 @@ class Gate:
 
 async def decide(service: Service, key: str, body: Any) -> Any:
     """Handles `POST /v1/tests/{key}/decide`."""
-    known(body, "id", "unit")
-    id, unit = body.get("id"), body.get("unit")
+    known(body, "id", "unit", "context")
+    id, unit, context = body.get("id"), body.get("unit"), body.get("context")
     if id is not None:
         check_id("id", id)
         if id[0] == "#":
             raise InvalidError(f"an id of your own must not start with #, not {shown(id)}")
     if unit is not None:
         check_id("unit", unit)
-    return await service.ask(key, operations.decide, id, unit)
+    return await service.ask(key, operations.decide, id, unit, context)
 
 
 async def reward(service: Service, key: str, body: Any) -> Any:

@@ -9,9 +9,11 @@ from gradband.serve.errors import InvalidError
 MOST_TESTS = 10_000
 MOST_POLICIES = 10_000
 MOST_ARMS = 1000
+MOST_NUMBERS = 1_000_000  # that a policy believes: each worker keeps them, and each snapshot
 LONGEST_ID = 256  # characters, of decisions and units
 LONGEST_REASON = 500
 LARGEST_BODY = 64 << 10  # bytes, of JSON
+LARGEST_DECISION = 1 << 20  # with the features of its context
 LARGEST_POLICY = 16 << 20
 SLOWEST_BODY = 20.0  # seconds until a body must have arrived
 MOST_LISTENERS = 200  # of live updates, per worker

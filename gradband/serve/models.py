@@ -21,6 +21,13 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Id = Annotated[str, Field(min_length=1, max_length=LONGEST_ID)]
 
 
+Numbers = list[float]
+Features = Annotated[
+    Numbers | list[Numbers] | dict[Label, Numbers],
+    Field(description="Features of the arms, in their order or by name, or of the visitor."),
+]
+
+
 class Given(BaseModel):
     """A body that may have no other names, and whose values are not converted."""
 
@@ -142,11 +149,18 @@ class Weights(BaseModel):
     weights: dict[str, float]
 
 
+class Segment(Given):
+    """A context that shares are asked for."""
+
+    context: Features
+
+
 class DecisionRequest(Given):
     """A decision to make. With an id, the request can be repeated; a unit that returns keeps its arm."""
 
     id: Annotated[Id, Field(pattern="^[^#]")] | None = None
     unit: Id | None = None
+    context: Features | None = None
 
 
 class Decision(BaseModel):

@@ -7,10 +7,11 @@ from typing import Any
 from gradband.core.errors import InputError, shown
 from gradband.play.checks import check_reward
 from gradband.play.settings import Settings
+from gradband.policies.contextual import Contextual
 from gradband.serve.batcher import Turn
 from gradband.serve.errors import ConflictError, InvalidError, NotFoundError
 from gradband.serve.library import parse_policy, store_policy
-from gradband.serve.limits import MOST_ARMS, MOST_POLICIES, MOST_TESTS
+from gradband.serve.limits import MOST_ARMS, MOST_NUMBERS, MOST_POLICIES, MOST_TESTS
 from gradband.serve.live import COLUMNS, LiveTest, load_test
 
 SEED_BITS = 53  # JavaScript can represent it
@@ -27,7 +28,9 @@ def need(test: LiveTest | None, key: str) -> LiveTest:
     return test
 
 
-def decide(turn: Turn, test: LiveTest | None, key: str, id: str | None, unit: str | None) -> Answer:
+def decide(
+    turn: Turn, test: LiveTest | None, key: str, id: str | None, unit: str | None, context: Any = None
+) -> Answer:
     """Chooses an arm, or repeats the decision that this id or unit has."""
     test = need(test, key)
     player = test.player
@@ -35,7 +38,7 @@ def decide(turn: Turn, test: LiveTest | None, key: str, id: str | None, unit: st
         raise ConflictError(f"the decision {shown(id)} has its reward, and cannot be made again")
     if test.status != "running":
         raise ConflictError(f"the test {key} is {test.status}, and makes no decisions")
-    made = player.select(id, unit)
+    made = player.select(id, unit, context)
     return {
         "id": made.id,
         "arm": int(made),
@@ -65,10 +68,10 @@ def reward(turn: Turn, test: LiveTest | None, key: str, id: str, reward: float) 
     return {"id": id, "late": late}
 
 
-def weights(turn: Turn, test: LiveTest | None, key: str) -> Answer:
+def weights(turn: Turn, test: LiveTest | None, key: str, context: Any = None) -> Answer:
     """The probability of each arm in the next decision."""
     test = need(test, key)
-    return {"version": test.version + len(test.events), "weights": test.player.weights()}
+    return {"version": test.version + len(test.events), "weights": test.player.weights(context)}
 
 
 def nothing(turn: Turn, test: LiveTest | None) -> None:
@@ -177,6 +180,9 @@ def upload(turn: Turn, test: LiveTest | None, data: bytes) -> Answer:
     policy = playable.policy
     if policy.arms > MOST_ARMS:
         raise InputError(f"a test may have {MOST_ARMS} arms, and this policy is for {policy.arms}")
+    if isinstance(policy, Contextual) and policy.numbers > MOST_NUMBERS:
+        told = f"the belief of {policy.name} has {policy.numbers:,} numbers"
+        raise InputError(f"{told}: at most {MOST_NUMBERS:,} can be served")
     return store_policy(turn.store, playable, data)
 
 
@@ -190,7 +196,7 @@ def show(turn: Turn, test: LiveTest | None, key: str) -> Answer:
     history = [dict(zip(names, row, strict=True)) for row in rows]
     try:
         shares = test.player.weights()
-    except InputError:  # the policy is for fewer rounds
+    except InputError:  # the policy is for fewer rounds, or its shares depend on the context
         shares = {}
     arms = [arm | {"share": shares.get(arm["label"], 0.0)} for arm in test.arms]
     return describe(test) | {"arms": arms, "history": history}

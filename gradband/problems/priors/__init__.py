@@ -14,6 +14,7 @@ from gradband.problems.priors.drawn import Drawn
 from gradband.problems.priors.draws import check_draws
 from gradband.problems.priors.drifting import Drifting
 from gradband.problems.priors.finite import Finite
+from gradband.problems.priors.finite_contexts import FiniteContexts
 from gradband.problems.priors.gaussian import Gaussian
 from gradband.problems.priors.groups import Groups
 from gradband.problems.priors.hierarchical import Hierarchical
@@ -31,6 +32,7 @@ KINDS: dict[str, type[Prior]] = {
     prior.kind: prior
     for prior in (
         Finite,
+        FiniteContexts,
         Beta,
         Gaussian,
         Hierarchical,
@@ -56,6 +58,7 @@ __all__ = [
     "Drawn",
     "Drifting",
     "Finite",
+    "FiniteContexts",
     "Gaussian",
     "Groups",
     "HeldOut",
