@@ -6,8 +6,10 @@ import zlib
 
 import numpy as np
 import pytest
+from conftest import assert_z
 
 import gradband as gb
+from gradband.cli.weights import weights
 from gradband.play.events import check_event
 from gradband.play.playable import Playable
 from gradband.play.player import Player
@@ -429,3 +431,69 @@ def test_what_is_evaluated_is_what_is_played():
         row = gb.evaluate(given, gb.Problem(prior, horizon), instances=4000, seed=11).rows[0]
         se = np.hypot(np.std(regrets, ddof=1) / np.sqrt(tests), row.regret.se)
         assert abs(np.mean(regrets) - row.regret.mean) / se < 5
+
+
+def test_shares_by_segment(tmp_path, capsys):
+    playable, shown = linear(), contexts(5)
+    journal, state, file = (tmp_path / name for name in ("test.jsonl", "state.json", "segments.json"))
+    segments = {"phone": next(shown).tolist(), "desktop": {str(arm): [arm, 1, 0] for arm in range(ARMS)}}
+    policy = tmp_path / "policy.safetensors"
+    learned = gb.Learned(playable.policy, {"a": np.float32(0.7)}, {}, {})
+    learned.save(policy)
+    with Player(learned, seed=1, journal=journal, floor=0.02, compact_every=30) as player:
+        played(player)
+        wanted = {name: player.weights(context) for name, context in segments.items()}
+        assert gb.segment_weights(learned, segments, journal=journal) == wanted  # while it is in use
+        assert gb.segment_weights(learned, segments, state=player.state()) == wanted
+        state.write_text(json.dumps(player.state()))
+    file.write_text(json.dumps(segments))
+    run_weights = ["--segments", str(file)]
+    for kept in (["--journal", str(journal)], ["--state", str(state)]):
+        weights([str(policy), *run_weights, *kept, "--json"])
+        assert json.loads(capsys.readouterr().out) == wanted
+    weights([str(policy), *run_weights, *kept])
+    assert f"desktop  3    {wanted['desktop']['3']:.4f}" in capsys.readouterr().out
+    weights([str(policy), *run_weights, *kept, "--format", "unleash", "--key", "colours"])
+    assert set(json.loads(capsys.readouterr().out)) == {"phone", "desktop"}
+    for words, says in (
+        ([], "either COUNTS.csv or --segments"),
+        (run_weights, "need the journal or the state"),
+        ([*run_weights, *kept, "--floor", "0.1"], "guardrails are those of the player"),
+        (["counts.csv", "--state", str(state)], "are for --segments"),
+        ([*run_weights, "--journal", str(tmp_path / "none")], "there is no journal"),
+        (["--segments", str(state), *kept], "segment 'format'"),
+    ):
+        with pytest.raises(gb.InputError, match=says):
+            weights([str(policy), *words])
+    with pytest.raises(gb.InputError, match="use segment_weights"):
+        gb.weights(learned, [1] * ARMS, [0] * ARMS)
+    with pytest.raises(gb.InputError, match="contexts by name"):
+        gb.segment_weights(learned, {}, journal=journal)
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_a_report_knows_what_arms_pay_for_everyone(binary):
+    """Arms were chosen by contexts; estimates and gains are within five standard errors of the truth."""
+    told, rng, shown = [], np.random.default_rng(8), contexts(8)
+    player = Player(linear(a=2.0), seed=1, floor=0.05, record=told.append)
+    truth, played, split = np.zeros(ARMS), 0.0, 0.0
+    for _ in range(1500):
+        x = next(shown)
+        mean = x @ THETA + np.array([0.4, 0.0, 0.0, 0.0])
+        if binary:
+            mean = 1 / (1 + np.exp(-2 * mean))
+        arm = player.select(context=x)
+        player.update(arm, float(rng.random() < mean[arm] if binary else mean[arm] + rng.normal()))
+        truth, played, split = truth + mean / 1500, played + mean[arm] / 1500, split + mean.mean() / 1500
+    found = gb.report(told)
+    assert played - split > (0.15 if binary else 0.3)
+    for arm, mean in zip(found.arms, truth, strict=True):
+        assert_z(arm.estimate.mean, arm.estimate.se, mean)
+        assert abs(arm.naive - mean) > 3 * arm.estimate.se  # it was chosen where it pays
+        assert (arm.best, arm.loss) == (None, None)
+        assert arm.always_valid == ((0, 1) if binary else (-np.inf, np.inf))
+    for method in ("ips", "dr"):
+        assert_z(found.value.gain[method].mean, found.value.gain[method].se, played - split)
+    assert found.advice == "can't tell"
+    assert "depends on them" in str(found)
+    assert "chosen by contexts" in found.to_html()
