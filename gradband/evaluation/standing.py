@@ -244,4 +244,6 @@ def known_bound(
 
 def usual_policies(problem: Problem) -> dict[str, Policy]:
     """The policies to compare by default."""
+    if problem.prior.contextual:
+        return references.fair(problem) | {"uniform": Uniform()}
     return {"softelim": SoftElim(), **references.fair(problem), "ucb1": UCB1(), "uniform": Uniform()}

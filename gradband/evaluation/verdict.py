@@ -75,6 +75,9 @@ class Verdict:
         if not self.best or self.grade(self.best) == "better":
             better = self.grade(self.before) == "better"
             return [] if better else ["More instances (--instances) may show a difference."]
+        if problem.prior.contextual:
+            other = "" if self.policy == "lin-softelim" else "--policy lin-softelim, "
+            return [f"Use {self.best} instead, or try {other}more instances (--instances)."]
         kind = "discounted-" if problem.prior.moves else ""  # forgetting pays where means move
         network = self.policy in ("lstm", "index", f"{kind}index")
         ideas = []

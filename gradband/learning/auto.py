@@ -28,6 +28,7 @@ from gradband.policies import (
     BayesUCB,
     Gittins,
     HierarchicalTS,
+    LinSoftElim,
     Policy,
     binding,
     named,
@@ -49,6 +50,7 @@ COSTS = {
     "beta-softelim": (6.0, 1.5e-3),
     "kl-softelim": (6.0, 1.5e-3),
     "softelim": (3.0, 3e-4),
+    "lin-softelim": (4.0, 1e-3),
     "discounted-kl-softelim": (8.0, 3e-3),
     "discounted-softelim": (6.0, 2e-3),
 }
@@ -120,6 +122,8 @@ def candidates(problem: Problem, budget: float) -> tuple[list[Candidate], dict[s
 
 def _names(problem: Problem) -> tuple[list[str], list[str]]:
     """Policies of few parameters to learn on a problem, and networks."""
+    if problem.prior.contextual:
+        return [LinSoftElim.name], []
     if not problem.unit:
         return ["discounted-softelim", "softelim"] if problem.prior.moves else ["softelim"], []
     if problem.prior.moves:
@@ -144,7 +148,9 @@ def _teacher(name: str, problem: Problem) -> Policy | None:
 def usual_policies(problem: Problem, key: jax.Array) -> dict[str, Policy]:
     """Policies in use, which a learned one must not be worse than; all can be played with NumPy."""
     found = dict(references.fair(problem))
-    if problem.unit:
+    if problem.prior.contextual:
+        pass  # what knows no contexts is no rival
+    elif problem.unit:
         # Bayes-UCB, which is slow, takes the place of Gittins indices where there are none.
         indices = any(isinstance(policy, Gittins) for policy in found.values())
         found |= {"ucb1": UCB1()} | ({} if indices else {"bayes-ucb": BayesUCB()})
@@ -178,7 +184,7 @@ def learn(problem: Problem, budget: float, wishes: Wishes, session: Session, tra
         before = time.perf_counter()
         own = dataclasses.replace(session, **_own(session, each.name, done / total, each.seconds / total))
         asked = Wishes(iterations=each.iterations, imitate=each.imitate)
-        found[each.name] = train(named(each.name), problem, asked, own)
+        found[each.name] = train(references.by_name(named(each.name), problem), problem, asked, own)
         seconds[each.name] = time.perf_counter() - before
         done += each.seconds
     entries = {f"{name}, learned": (entry.policy, entry.params) for name, entry in found.items()}

@@ -49,7 +49,13 @@ from gradband.policies.index_network import IndexNetwork as IndexNetwork
 from gradband.policies.irs import InformationRelaxation as InformationRelaxation
 from gradband.policies.kl_softelim import KLSoftElim as KLSoftElim
 from gradband.policies.kl_ucb import KLUCB as KLUCB
+from gradband.policies.lin_bayes_ucb import LinBayesUCB as LinBayesUCB
+from gradband.policies.lin_greedy import LinGreedy as LinGreedy
+from gradband.policies.lin_kg import LinKnowledgeGradient as LinKnowledgeGradient
 from gradband.policies.lin_softelim import LinSoftElim as LinSoftElim
+from gradband.policies.lin_ts import LinTS as LinTS
+from gradband.policies.lin_ucb import LinUCB as LinUCB
+from gradband.policies.lin_v_ids import LinVarianceDirected as LinVarianceDirected
 from gradband.policies.lstm import LSTM as LSTM
 from gradband.policies.ogi import OptimisticGittins as OptimisticGittins
 from gradband.policies.optimal import OptimalChoices as OptimalChoices

@@ -469,7 +469,7 @@ class Believing(Counting):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Index(Counting):
+class Greatest(Policy):
     """Pulls the arm with the greatest index; ties are broken at random."""
 
     differentiable: ClassVar[bool] = False
@@ -490,6 +490,11 @@ class Index(Counting):
         index = self.index(params, state)
         best = index == index.max()
         return best / best.sum()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Index(Greatest, Counting):
+    """A policy of counts that pulls the arm with the greatest index."""
 
 
 def certain(arm: Array | int, arms: int) -> Array:

@@ -8,7 +8,7 @@ import numpy as np
 from gradband.core.arrays import Array, namespace
 from gradband.core.errors import InputError, number, positive, unknown, whole
 from gradband.policies import beliefs
-from gradband.policies.base import Params, Policy
+from gradband.policies.base import Greatest, Params, Policy
 from gradband.policies.beliefs import Belief, Seen
 
 MOST_DIMS = 10_000
@@ -98,6 +98,14 @@ class Contextual(Policy):
     def update(self, params: Params, state: Seen, arm: Array, reward: Array) -> Belief:
         return beliefs.observe(state, arm, reward, np.float32(self.sd**2), self.link == "logistic")
 
+    def recommend(self, params: Params, state: Seen) -> Array:
+        return state.mean.argmax()
+
     def check_state(self, state: Any, rounds: int) -> None:
         if state.rewards != np.floor(state.rewards) or not 0 <= state.rewards <= rounds:
             raise InputError("rewards in memory must be a whole number, and no more than the rounds")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ContextualIndex(Greatest, Contextual):
+    """A policy with linear beliefs that pulls the arm with the greatest index."""

@@ -33,8 +33,8 @@ def resolve(given: Given, problem: Problem | None = None, trust: Trust | None = 
     """The policy that is given, or the one with this name or in this file; with parameters if learned.
 
     A name can have settings after a colon, as `exp3:theta=0.5+gradient=lemma`. `ts:prior` and
-    `gittins:prior` take the prior of `problem`, and so does `pretrained`. The file of a class of your own
-    needs `trust`.
+    `gittins:prior` take the prior of `problem`, and so do `pretrained` and `lin-ts` by their names alone.
+    The file of a class of your own needs `trust`.
 
     >>> resolve("softelim:theta=0.5")
     SoftElim(arms=0, horizon=0, theta=0.5)
@@ -71,8 +71,8 @@ def parse_policy(text: str, problem: Problem | None = None) -> Policy:
             raise InputError(f"{text} needs a problem whose prior it can take")
         return references.with_prior(name, problem)
     policy = policies.named(name)
-    if policy.takes_prior and not rest and problem is not None and problem.unit:
-        return references.with_prior(name, problem)
+    if not rest and problem is not None:
+        return references.by_name(policy, problem)
     return with_settings(policy, rest)
 
 

@@ -31,6 +31,10 @@ from gradband.policies import (
 )
 from gradband.policies.base import Believing
 from gradband.policies.beta_evidence import BetaEvidence
+from gradband.policies.contextual import Contextual
+from gradband.policies.lin_bayes_ucb import LinBayesUCB
+from gradband.policies.lin_greedy import LinGreedy
+from gradband.policies.lin_ts import LinTS
 from gradband.policies.normal import Normal
 from gradband.problems import Problem, priors, rewards
 
@@ -64,6 +68,8 @@ def with_prior(name: str, problem: Problem) -> Policy:
     if isinstance(prior, priors.Drifting):
         prior = prior.start  # what is known before the first pull
     policy = named(_suitable(name, problem, prior))
+    if isinstance(policy, Contextual):
+        return dataclasses.replace(policy, **linear_numbers_of(name, prior))
     if isinstance(policy, GaussianTS):
         return GaussianTS(**normal_numbers_of(policy.name, prior))
     if isinstance(policy, Normal | GaussianLSTM):
@@ -158,6 +164,25 @@ def normal_numbers_of(name: str, prior: priors.Prior) -> dict[str, Any]:
     raise InputError(f"{name}:{PRIOR} can't use a {prior.kind} prior: give it settings")
 
 
+def linear_numbers_of(name: str, prior: priors.Prior) -> dict[str, Any]:
+    """The settings with which a policy with linear beliefs has this prior, or its first two moments."""
+    if not prior.contextual:
+        raise InputError(f"{name}:{PRIOR} needs a problem with contexts, and a {prior.kind} prior has none")
+    if not isinstance(prior, priors.Linear):
+        raise InputError(f"{name}:{PRIOR} can't use a {prior.kind} prior: give it settings")
+    numbers = {"model": "linear", "mean": float(prior.mean), "within": float(prior.within)}
+    law = prior.rewards
+    return numbers | ({"sd": float(law.sd)} if isinstance(law, rewards.Gaussian) else {"link": "logistic"})
+
+
+def by_name(policy: Policy, problem: Problem) -> Policy:
+    """A policy as its name alone stands for on a problem: with its prior, if it `takes_prior` and can."""
+    if not policy.takes_prior:
+        return policy
+    usable = isinstance(problem.prior, priors.Linear) if isinstance(policy, Contextual) else problem.unit
+    return with_prior(policy.name, problem) if usable else policy
+
+
 def gittins_for(problem: Problem) -> Policy | None:
     """Gittins indices for a problem, with its prior if they can use it; None if `fair` has none."""
     found = [policy for policy in fair(problem).values() if isinstance(policy, Gittins)]
@@ -171,12 +196,14 @@ def fair(problem: Problem) -> dict[str, Policy]:
     rewards there is an index on the exact posterior as well. Without policies that cannot play the problem
     or equal another, and without Gittins indices in batches or with a delay, for which they are not made,
     or with tables that take long to compute. Where means move, the others are policies that forget, with
-    their usual settings.
+    their usual settings; and where there are contexts, policies with linear beliefs.
 
     >>> from gradband.problems import named
     >>> list(fair(named("uniform-2", horizon=50)))  # whose prior is flat
     ['ts', 'gittins']
     """
+    if problem.prior.contextual:
+        return _fair_with_contexts(problem)
     found: dict[str, Policy] = {}
     for text in _candidates(problem):
         name, _, prior = text.partition(":")
@@ -189,6 +216,14 @@ def fair(problem: Problem) -> dict[str, Policy]:
         if not (_is_table(bound) and not (at_once and _is_quick(bound))) and policy not in found.values():
             found[text] = policy
     return found
+
+
+def _fair_with_contexts(problem: Problem) -> dict[str, Policy]:
+    """Policies with linear beliefs: with the problem's prior, or with a θ for each arm if it has no θ."""
+    kinds = LinTS, LinBayesUCB, LinGreedy
+    if isinstance(problem.prior, priors.Linear):
+        return {f"{kind.name}:{PRIOR}": with_prior(kind.name, problem) for kind in kinds}
+    return {f"{kind.name}:model=by-arm": kind(model="by-arm") for kind in kinds}
 
 
 def _candidates(problem: Problem) -> list[str]:

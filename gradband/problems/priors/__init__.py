@@ -11,6 +11,7 @@ from gradband.problems.priors.drawn import Drawn
 from gradband.problems.priors.draws import check_draws
 from gradband.problems.priors.drifting import Drifting
 from gradband.problems.priors.finite import Finite
+from gradband.problems.priors.finite_contexts import FiniteContexts
 from gradband.problems.priors.gaussian import Gaussian
 from gradband.problems.priors.hierarchical import Hierarchical
 from gradband.problems.priors.hierarchical_gaussian import HierarchicalGaussian
@@ -25,6 +26,7 @@ KINDS: dict[str, type[Prior]] = {
     prior.kind: prior
     for prior in (
         Finite,
+        FiniteContexts,
         Beta,
         Gaussian,
         Hierarchical,
@@ -44,6 +46,7 @@ __all__ = [
     "Drawn",
     "Drifting",
     "Finite",
+    "FiniteContexts",
     "Gaussian",
     "HeldOut",
     "Hierarchical",

@@ -1,0 +1,21 @@
+"""Bayes-UCB on linear beliefs (Kaufmann, Cappé and Garivier, 2012)."""
+
+import dataclasses
+from typing import ClassVar
+
+from gradband.core.arrays import Array, namespace
+from gradband.policies.base import Params
+from gradband.policies.beliefs import Seen
+from gradband.policies.contextual import ContextualIndex
+from gradband.policies.gaussian_bayes_ucb import upper_quantile
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LinBayesUCB(ContextualIndex):
+    """The arm whose expected reward has the greatest 1 − 1 / (t + 1) quantile in round t = 1, 2, …"""
+
+    name: ClassVar[str] = "lin-bayes-ucb"
+
+    def index(self, params: Params, state: Seen) -> Array:
+        sds = namespace(state.mean).sqrt(state.variance)
+        return state.mean + sds * upper_quantile(1 / (state.belief.rewards + 2))

@@ -1,0 +1,19 @@
+"""Greedy on linear beliefs: always the arm that looks best."""
+
+import dataclasses
+from typing import ClassVar
+
+from gradband.core.arrays import Array
+from gradband.policies.base import Params
+from gradband.policies.beliefs import Seen
+from gradband.policies.contextual import ContextualIndex
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LinGreedy(ContextualIndex):
+    """The arm with the greatest expected reward xᵢᵀm; ties are broken at random."""
+
+    name: ClassVar[str] = "lin-greedy"
+
+    def index(self, params: Params, state: Seen) -> Array:
+        return state.mean

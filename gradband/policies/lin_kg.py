@@ -1,0 +1,40 @@
+"""The correlated knowledge gradient (Frazier, Powell and Dayanik, 2009; Ryzhov, Powell and Frazier, 2012)."""
+
+import dataclasses
+from typing import ClassVar
+
+import numpy as np
+
+from gradband.core.arrays import Array, namespace
+from gradband.core.errors import InputError
+from gradband.policies.base import Params
+from gradband.policies.beliefs import Seen
+from gradband.policies.contextual import ContextualIndex
+from gradband.policies.envelope import expected_gain
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LinKnowledgeGradient(ContextualIndex):
+    """The arm with the greatest m_i + (rounds left after this one) · (E max_j m′_j − max_j m_j).
+
+    m are the arms' expected rewards, and m′ those after a reward of arm i: m′_j = m_j + Cov(j, i) z / √(Var(i)
+    + σ²), with z standard normal. It is optimal with two rounds left, if features stay.
+    """
+
+    name: ClassVar[str] = "lin-kg"
+    bounded: ClassVar[bool] = True
+
+    def check(self) -> None:
+        super().check()
+        if self.link != "identity":
+            raise InputError(f"{self.name} needs link=identity, not {self.link}")
+
+    def index(self, params: Params, state: Seen) -> Array:
+        xp = namespace(state.mean)
+        if self.model == "linear":
+            shared = (state.spread[:, None, :] * state.spread[None]).sum(2)
+        else:
+            shared = xp.where(np.eye(self.arms, dtype=bool), state.variance[:, None], 0)
+        slopes = shared / xp.sqrt(state.variance + np.float32(self.sd**2))[:, None]
+        left = xp.maximum(self.horizon - 1 - state.belief.rewards, 0)
+        return state.mean + left * expected_gain(state.mean[None], slopes)
