@@ -46,7 +46,9 @@ def policy_names(trained: bool = False) -> list[str]:
         for path in sorted(Path(folder).glob("*.py")):
             text = path.read_text(encoding="utf-8")
             no = set(re.findall(r"(listed|trained): ClassVar\[bool\] = False", text))
-            learned = re.search(r"OneParameter|\((Forgetting|KLSoftElim|ArmNetwork|LSTM)|def init\(", text)
+            learned = re.search(
+                r"OneParameter|\((Forgetting|KLSoftElim|ArmNetwork|LSTM|Tuned|LinSoftElim)|def init\(", text
+            )
             if "listed" not in no and (not trained or (learned and "trained" not in no)):
                 found += re.findall(r'^    name: ClassVar\[str\] = "(.+)"', text, re.MULTILINE)
     return found
@@ -57,7 +59,8 @@ ProblemName = Annotated[
     Argument(
         metavar="PROBLEM",
         show_default=False,
-        help="two-point, uniform-2, bernoulli-10, beta-10, distractors, or a TOML file.",
+        help="two-point, uniform-2, bernoulli-10, beta-10, distractors; with contexts signs, groups, "
+        "dpt-linear, rvr-linear, lin-5, wheel; or a TOML file.",
     ),
 ]
 PolicyFile = Annotated[Path, Argument(metavar="FILE", help="A policy file.", show_default=False)]

@@ -198,7 +198,7 @@ def compare(
         report = told or (lambda name, share: None)
         for name, entry in entries.items():
             if isinstance(entry, str) and entry == OPTIMAL:
-                entries[name] = optimum(task, progress=lambda done: report(OPTIMAL, done)).policy
+                entries[name] = optimum(task, progress=lambda done: report(OPTIMAL, done)).playable()
         regret, note = known_optimum(task, lambda done: report("the optimum", done))
         # The way to the optimum begins at Thompson sampling, which is measured even if nobody asked for it.
         unasked = regret is not None and bool(entries) and START not in entries

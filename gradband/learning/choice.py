@@ -34,7 +34,7 @@ UP, DOWN = (0.5, 0.75), (1.0, 2.0)  # decades of one of several parameters, and 
 RATES = (-2.0, -1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5)  # decades of forgetting around 1 / (4 √n)
 FIRST_RATES = (-0.5,)  # those of the first points of several parameters
 NEVER = -20.0  # decades of forgetting down to its least
-SEARCHED = ("theta", "forgetting")  # parameters that are surveyed by themselves
+SEARCHED = ("theta", "forgetting")  # parameters of a search without gradients
 KEPT = 12  # points of a survey of several parameters that are played on more instances
 CALLS = 60  # points that a search for several parameters plays
 REACH = 0.3  # decades from a point to its neighbours
@@ -85,22 +85,22 @@ class Judge:
 
 
 def survey(judge: Judge, steps: Steps, start: Params) -> Params:
-    """Where to start: the best of some values of θ around its usual start.
+    """Where to start: the best of some values of θ, the policy's `lead`, around its usual start.
 
     The best θ of two problems may be decades apart. Between a distant start and the optimum there may be a
     plateau where gradients are only noise. With more parameters, points in all their decades are played on
     few instances, the better ones on more, and a search starts from the best. A rate of forgetting is
     played at none and around 1 / (4 √n), the scale of Garivier and Moulines (2011).
     """
-    names = sorted(steps.moved_by_logarithm)
+    names, lead = sorted(steps.moved_by_logarithm), steps.policy.lead
     fades = "forgetting" in names
-    if "theta" not in names:
+    if lead not in names:
         return _best_rate(judge, steps, start) if fades else start
     if len(names) == 1:
         return _best_theta(judge, steps, start)
-    others = [name for name in names if name not in SEARCHED]
+    others = [name for name in names if name not in (lead, "forgetting")]
     offsets = [
-        {**other, "theta": float(theta)}
+        {**other, lead: float(theta)}
         for theta in np.arange(-DEEP, ABOVE + 1)
         for other in (_moves(others) if others else ({},))
     ]
@@ -138,7 +138,7 @@ def _best_theta(judge: Judge, steps: Steps, start: Params) -> Params:
     """The best of a grid, extended while the best is at an end."""
 
     def at(offset: float) -> Params:
-        return steps.shifted(start, {"theta": offset})
+        return steps.shifted(start, {steps.policy.lead: offset})
 
     def regret(offset: float) -> float:
         return judge.regret(at(offset))
@@ -164,7 +164,7 @@ def search(judge: Judge, steps: Steps, params: Params) -> Params:
 
     from scipy.optimize import minimize  # slow to import
 
-    alone = np.array([name == "theta" for name in names])
+    alone = np.array([name == steps.policy.lead for name in names])
     simplex = REACH * np.vstack([np.zeros(len(names)), alone, ~alone, np.eye(len(names))[~alone][1:] / 3])
     how = {"maxfev": CALLS, "initial_simplex": simplex, "xatol": 0.02, "fatol": 0}
     end = minimize(lambda x: judge.regret(at(x)), simplex[0], method="Nelder-Mead", options=how)

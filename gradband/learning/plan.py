@@ -27,7 +27,6 @@ from gradband.learning.stages import Stage, Temperature
 from gradband.learning.units import reward_scale
 from gradband.policies import Params, Policy, binding
 from gradband.policies.base import OneParameter
-from gradband.policies.forgetting import Forgetting
 from gradband.policies.given import WithParams
 from gradband.problems import Problem
 
@@ -221,11 +220,10 @@ def _choose_recipe(policy: Policy, problem: Problem, wishes: Wishes) -> Recipe:
 
 
 def _is_usual(policy: Policy) -> bool:
-    """Whether θ and the rate of forgetting have their defaults, those that the policy has."""
-    names = [
-        n for n, kind in (("theta", OneParameter), ("forgetting", Forgetting)) if isinstance(policy, kind)
-    ]
-    return bool(names) and all(getattr(policy, name) == getattr(type(policy), name) for name in names)
+    """Whether its lead, such as θ, and the rate of forgetting have their defaults, if it has them."""
+    kind = type(policy)
+    names = [n for n in (policy.lead, "forgetting") if n in policy.log_scale and hasattr(kind, n)]
+    return bool(names) and all(getattr(policy, name) == getattr(kind, name) for name in names)
 
 
 def _name(function: Any) -> str:

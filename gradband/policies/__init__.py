@@ -20,10 +20,12 @@ from gradband.policies.base import Policy as Policy
 from gradband.policies.base import Spec as Spec
 from gradband.policies.base import State as State
 from gradband.policies.bayes_ucb import BayesUCB as BayesUCB
+from gradband.policies.belief_index import BeliefIndex as BeliefIndex
 from gradband.policies.beta_softelim import BetaSoftElim as BetaSoftElim
 from gradband.policies.beta_ts import BetaTS as BetaTS
 from gradband.policies.boltzmann import Boltzmann as Boltzmann
 from gradband.policies.brezzi_lai import BetaBrezziLai as BetaBrezziLai
+from gradband.policies.co_softelim import CoSoftElim as CoSoftElim
 from gradband.policies.discounted_index import DiscountedIndexNetwork as DiscountedIndexNetwork
 from gradband.policies.discounted_kl_softelim import DiscountedKLSoftElim as DiscountedKLSoftElim
 from gradband.policies.discounted_softelim import DiscountedSoftElim as DiscountedSoftElim
@@ -50,6 +52,8 @@ from gradband.policies.irs import InformationRelaxation as InformationRelaxation
 from gradband.policies.kl_softelim import KLSoftElim as KLSoftElim
 from gradband.policies.kl_ucb import KLUCB as KLUCB
 from gradband.policies.lin_bayes_ucb import LinBayesUCB as LinBayesUCB
+from gradband.policies.lin_boltzmann import LinBoltzmann as LinBoltzmann
+from gradband.policies.lin_epsilon_greedy import LinEpsilonGreedy as LinEpsilonGreedy
 from gradband.policies.lin_greedy import LinGreedy as LinGreedy
 from gradband.policies.lin_kg import LinKnowledgeGradient as LinKnowledgeGradient
 from gradband.policies.lin_softelim import LinSoftElim as LinSoftElim
@@ -68,6 +72,7 @@ from gradband.policies.pretrained_index import pretrained as pretrained
 from gradband.policies.sliding_window_ucb import SlidingWindowUCB as SlidingWindowUCB
 from gradband.policies.softelim import SoftElim as SoftElim
 from gradband.policies.split import Split as Split
+from gradband.policies.square_cb import SquareCB as SquareCB
 from gradband.policies.thompson import ThompsonSampling as ThompsonSampling
 from gradband.policies.ucb1 import UCB1 as UCB1
 from gradband.policies.ucb_v import UCBV as UCBV

@@ -70,6 +70,8 @@ class Policy:
     """Number of values of a latent variable that is drawn before the first round."""
     log_scale: ClassVar[frozenset[str]] = frozenset()
     """Positive parameters that are learned on a logarithmic scale."""
+    lead: ClassVar[str] = "theta"
+    """The parameter among them whose decades are surveyed first."""
     trainer: ClassVar[str] = "gradband"
     """How it is learned: the name of an entry of `gradband.learning.learn.TRAINERS`."""
 

@@ -83,6 +83,21 @@ def see(belief: Belief, features: Array) -> Seen:
     return Seen(belief, features, spread, (features * belief.mean[None]).sum(1))
 
 
+def relief(seen: Seen, weights: Array, noise: Array | float) -> Array:
+    """By how much a reward of each arm [K] would lower Σ_j w_j Var(difference of arm j to the best).
+
+    With the best arm b, weights w [K] and noise variances σ², that is Σ_j w_j Cov(i, j − b)² / (vᵢ + σ²).
+    """
+    xp, best, v = namespace(seen.mean), seen.best, seen.variance
+    if seen.belief.mean.ndim == 2:  # a reward tells of its own arm alone
+        own = xp.where(best, (weights * ~best).sum(), weights)
+        return own * v**2 / (v + noise)
+    apart = seen.spread - (seen.spread * best[:, None]).sum(0)[None]
+    rivals = ((weights[:, None] * apart)[:, :, None] * apart[:, None, :]).sum(0)  # [d, d]
+    told = (seen.spread[:, None, :] * rivals[None]).sum(-1)
+    return (told * seen.spread).sum(1) / (v + noise)
+
+
 def observe(seen: Seen, arm: Array, reward: Array, noise: Array | float, logistic: bool) -> Belief:
     """The belief after an arm's reward, with the noise variance σ² of gaussian rewards.
 

@@ -2,20 +2,21 @@
 
 import dataclasses
 import math
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from gradband.core.arrays import Array, namespace, nn
 from gradband.core.errors import positive, whole
-from gradband.policies.base import Counting, Counts, Params, Spec
+from gradband.policies.base import Counting, Counts, Params, Policy, Spec
 from gradband.policies.kl_softelim import divergence
 
-FEATURES = 8  # the network's inputs per arm
+FEATURES = 8  # the network's inputs per arm, made of counts
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ArmNetwork(Counting):
+class ArmNetwork(Policy):
     """p is a softmax of scores that one network gives all arms, from `features` of their own."""
 
+    inputs: ClassVar[int] = FEATURES
     hidden: int = 32
 
     def check(self) -> None:
@@ -24,7 +25,7 @@ class ArmNetwork(Counting):
 
     def specs(self) -> dict[str, Spec]:
         h = self.hidden
-        shapes = {"w0": (h, FEATURES), "b0": (h,), "w1": (h, 3 * h), "b1": (h,), "w2": (h,), "doubt": ()}
+        shapes = {"w0": (h, self.inputs), "b0": (h,), "w1": (h, 3 * h), "b1": (h,), "w2": (h,), "doubt": ()}
         return {name: Spec(shape) for name, shape in shapes.items()}
 
     def init(self, key: Array) -> Params:
@@ -37,26 +38,26 @@ class ArmNetwork(Counting):
             params[name] = jax.random.normal(draw, shape) * math.sqrt(1 / shape[1])
         return params | {"doubt": jnp.ones(())}
 
-    def features(self, counts: Counts) -> tuple[Array, Array]:
-        """The network's inputs for each arm [8, K], and the evidence against it [K]."""
+    def features(self, state: Any) -> tuple[Array, Array]:
+        """The network's inputs for each arm [F, K], and the evidence against it [K]."""
         raise NotImplementedError
 
-    def scores(self, params: Params, counts: Counts) -> Array:
+    def scores(self, params: Params, state: Any) -> Array:
         """The arms' scores [K]."""
-        x, doubt = self.features(counts)
+        x, doubt = self.features(state)
         h, silu = self.hidden, nn(x).silu
         e = silu(params["w0"] @ x + params["b0"][:, None])
         pooled = params["w1"][:, h:] @ namespace(x).concatenate([e.max(1), e.mean(1)]) + params["b1"]
         y = silu(params["w1"][:, :h] @ e + pooled[:, None])
         return params["w2"] @ y - params["doubt"] * doubt
 
-    def log_probs(self, params: Params, state: Counts) -> Array:
+    def log_probs(self, params: Params, state: Any) -> Array:
         scores = self.scores(params, state)
         return nn(scores).log_softmax(scores)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class IndexNetwork(ArmNetwork):
+class IndexNetwork(ArmNetwork, Counting):
     """p is a softmax of the arms' scores, which depend on counts and the remaining rounds.
 
     An arm's score is that of KL-SoftElim, −w T_i kl(μ̂_i, max_j μ̂_j), plus the output of a network for its

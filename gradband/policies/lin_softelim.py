@@ -3,27 +3,33 @@
 import dataclasses
 from typing import ClassVar
 
+import numpy as np
+
 from gradband.core.arrays import Array, namespace, nn
 from gradband.core.errors import unknown
 from gradband.policies.base import Params, Spec
 from gradband.policies.beliefs import Seen, see
-from gradband.policies.contextual import Contextual
+from gradband.policies.contextual import ANY, Tuned
 
 SHAPES = ("scalar", "diagonal", "full")
 VARIANCES = ("arm", "difference")
-TINY = 1e-30  # of an uncertainty, which is 0 for the difference of the best arm to itself
+LEAST = 1e-12  # variance relative to that of rewards; arms with the same features do not differ at all
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LinSoftElim(Contextual):
+class LinSoftElim(Tuned):
     """p_i ∝ exp(−g_i² / c_i), with the gap g_i of the expected reward xᵢᵀm to the greatest.
 
-    c_i = xᵢᵀ Aᵀ Σ A xᵢ, where Σ is the covariance of θ: the uncertainty about the arm. A is learned: one
-    number, a `diagonal`, or a `full` matrix. With `variance="difference"`, c_i is the uncertainty about the
-    difference of the arm to the best one. One-hot features give SoftElim, with θ = 2 a² σ².
+    c_i = xᵢᵀ A Σ A xᵢ, where Σ is the covariance of θ: the uncertainty about the arm. A is learned: a
+    number `a`, a number for each feature (`shape="diagonal"`), or a symmetric matrix, a (M + Mᵀ) / 2 with M
+    = I at first (`shape="full"`). With `variance="difference"`, c_i is the uncertainty about the difference
+    of the arm to the best one. One-hot features give SoftElim, with θ = 2 a² σ².
     """
 
     name: ClassVar[str] = "lin-softelim"
+    log_scale: ClassVar[frozenset[str]] = frozenset({"a"})
+    lead: ClassVar[str] = "a"
+    limits: ClassVar[dict[str, tuple[float, float]]] = {"a": ANY}
     shape: str = "scalar"
     variance: str = "arm"
     a: float = 1.0
@@ -35,25 +41,34 @@ class LinSoftElim(Contextual):
                 raise unknown(f"{what} of {self.name}", given, known)
 
     def specs(self) -> dict[str, Spec]:
-        shape = {"scalar": (), "diagonal": (self.dims,), "full": (self.dims, self.dims)}[self.shape]
-        return {"a": Spec(shape)}
+        if self.shape == "full":
+            return {"a": Spec(), "matrix": Spec((self.dims, self.dims))}
+        return {"a": Spec((self.dims,) if self.shape == "diagonal" else ())}
 
     def init(self, key: Array) -> Params:
         import jax.numpy as jnp
 
-        shape = self.specs()["a"].shape
-        return {"a": self.a * (jnp.eye(self.dims) if self.shape == "full" else jnp.ones(shape))}
+        matrix = {"matrix": jnp.eye(self.dims)} if self.shape == "full" else {}
+        return {"a": self.a * jnp.ones(self.specs()["a"].shape)} | matrix
 
     def log_probs(self, params: Params, state: Seen) -> Array:
-        uncertainty = self.uncertainty(params["a"], state)
-        exponent = -(state.gap**2) / namespace(uncertainty).maximum(uncertainty, TINY)
+        xp, gap = namespace(state.mean), state.gap
+        least = np.float32(LEAST) * self.noise(state)
+        # No derivative of 0 / 0, where the best arm differs from itself.
+        uncertainty = xp.where(gap > 0, xp.maximum(self.uncertainty(params, state), least), 1)
+        exponent = -(gap**2) / uncertainty
         return nn(exponent).log_softmax(exponent)
 
-    def uncertainty(self, a: Array, seen: Seen) -> Array:
+    def uncertainty(self, params: Params, seen: Seen) -> Array:
         """c_i [K]."""
+        a = params["a"]
         if self.shape == "scalar":
             return a**2 * (seen.variance if self.variance == "arm" else seen.apart)
         x = seen.features
-        turned = x * a if self.shape == "diagonal" else (x[..., None, :] * a).sum(-1)
+        if self.shape == "full":
+            matrix = params["matrix"] + params["matrix"].T
+            turned = a / 2 * (x[..., None, :] * (matrix if x.ndim == 1 else matrix[None])).sum(-1)
+        else:
+            turned = x * (a if x.ndim == 1 else a[None])
         stretched = see(seen.belief, turned)._replace(mean=seen.mean)
         return stretched.variance if self.variance == "arm" else stretched.apart

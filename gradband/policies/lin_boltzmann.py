@@ -1,0 +1,29 @@
+"""Boltzmann exploration where arms or visitors have features."""
+
+import dataclasses
+from typing import ClassVar
+
+from gradband.core.arrays import Array, namespace, nn
+from gradband.policies.base import Params
+from gradband.policies.beliefs import Seen
+from gradband.policies.contextual import ANY, Tuned
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LinBoltzmann(Tuned):
+    """p_i ∝ exp(−g_i / (τ s)), with the gap g_i of the expected reward xᵢᵀm to the greatest.
+
+    s² is the mean variance of the arms' expected rewards: exploration ends as the belief becomes certain,
+    and τ has no unit. A round has one temperature for all arms.
+    """
+
+    name: ClassVar[str] = "lin-boltzmann"
+    log_scale: ClassVar[frozenset[str]] = frozenset({"temperature"})
+    lead: ClassVar[str] = "temperature"
+    limits: ClassVar[dict[str, tuple[float, float]]] = {"temperature": ANY}
+    temperature: float = 0.5
+
+    def log_probs(self, params: Params, state: Seen) -> Array:
+        spread = namespace(state.mean).sqrt(state.variance.mean())
+        scores = -state.gap / (params["temperature"] * spread)
+        return nn(scores).log_softmax(scores)

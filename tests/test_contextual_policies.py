@@ -1,0 +1,208 @@
+"""Learned policies on contexts: gradients against enumeration, known special cases, NumPy and JAX."""
+
+import dataclasses
+import itertools
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conftest import assert_z
+
+import gradband as gb
+from gradband.core import prng
+from gradband.core.arrays import one_hot, pick
+from gradband.core.errors import InputError
+from gradband.core.pytrees import flattened, pytree
+from gradband.gradient.estimator import Estimator, estimate
+from gradband.policies import (
+    BeliefIndex,
+    CoSoftElim,
+    LinBoltzmann,
+    LinEpsilonGreedy,
+    LinSoftElim,
+    SoftElim,
+    SquareCB,
+    binding,
+)
+from gradband.policies.base import Counts
+from gradband.problems import Problem
+from gradband.problems import rewards as laws
+from gradband.problems.priors.base import Prior
+
+pytestmark = pytest.mark.brief
+MANY = 60_000
+ARM_FEATURES = np.array(
+    [
+        [[1.0, 0.2], [0.3, 1.0], [-0.5, 0.8]],
+        [[0.1, -1.0], [1.0, 1.0], [0.7, -0.2]],
+    ]
+)
+VISITORS = np.array([[1.0, 0.3], [-0.4, 1.0]])
+THETAS = np.array([[1.5, -1.0], [-0.6, 1.2], [0.3, 0.9]])  # of one belief
+BY_ARM = np.stack([THETAS, THETAS[::-1] * [1, -1]], 1)  # [3, K = 2, d]
+
+
+@pytree("thetas", "seen")
+@dataclasses.dataclass(frozen=True, eq=False)
+class Few(Prior):
+    """Few θ and few contexts, all equally likely; rewards are 1 with the probability 1 / (1 + exp(−xᵀθ))."""
+
+    kind: ClassVar[str] = "few"
+    arms: int
+    dims: int = 2
+    thetas: Any = ()
+    """[θs, d], or [θs, K, d] with one per arm"""
+    seen: Any = ()
+    """features [C, K, d], or [C, d] of visitors"""
+    shared: bool = False
+    rewards: laws.Reward = laws.Bernoulli()
+
+    @property
+    def shares_context(self):
+        return self.shared
+
+    def sample(self, key):
+        return one_of(self.thetas, prng.uniform(key))
+
+    def context(self, key, instance, t):
+        return one_of(self.seen, prng.uniform(key))
+
+    def means(self, instance):
+        theta, x = instance.instance, instance.features
+        return jax.nn.sigmoid((x.reshape(-1, 2) * theta.reshape(-1, 2)).sum(-1))
+
+
+def one_of(table, u):
+    table = jnp.asarray(table, jnp.float32)
+    which = one_hot((u * table.shape[0]).astype(int), table.shape[0])
+    return jnp.where(which.reshape(-1, *[1] * (table.ndim - 1)), table, 0).sum(0)
+
+
+ONE = Problem(Few(3, 2, THETAS, ARM_FEATURES), 3)
+DISJOINT = Problem(Few(2, 2, BY_ARM, VISITORS, True), 4)
+BELIEFS = {"within": 1.2, "sd": 0.4}
+
+
+def enumerated(policy, problem, params):
+    """The expected reward and its gradient [P], over all contexts, arms and rewards, in float64."""
+    prior, horizon = problem.prior, problem.horizon
+    policy = binding.check(policy, problem)
+    contexts = np.asarray(prior.seen)
+    size = len(contexts) * policy.arms * 2
+    digits = np.array(list(itertools.product(range(size), repeat=horizon)))
+    visits, rest = digits % len(contexts), digits // len(contexts)
+    arms, gained = rest % policy.arms, rest // policy.arms
+    thetas = np.asarray(prior.thetas)
+    x, theta = (contexts[:, None], thetas[:, None]) if prior.shared else (contexts, thetas[:, None, None])
+    means = 1 / (1 + np.exp(-(x * theta).sum(-1)))  # [θs, C, K]
+    mean = means[:, visits, arms]  # [θs, H, n]
+    chance = np.where(gained == 1, mean, 1 - mean).prod(-1).mean(0) / len(contexts) ** horizon
+    with jax.enable_x64(True):
+        start = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf), float), params)
+        flat, unravel = jax.flatten_util.ravel_pytree(start)
+
+        def log_probability(params, visits, arms, gained):
+            def step(carry, at):
+                state, total = carry
+                visit, arm, reward = at
+                seen = policy.see(params, state, jnp.asarray(contexts)[visit])
+                total = total + pick(policy.log_probs(params, seen), arm)
+                return (policy.update(params, seen, arm, reward), total), None
+
+            first = policy.begin(params, jnp.int32(0)), jnp.zeros(())
+            return jax.lax.scan(step, first, (visits, arms, gained.astype(float)))[0][1]
+
+        def value(flat):
+            logs = jax.vmap(log_probability, (None, 0, 0, 0))(unravel(flat), visits, arms, gained)
+            return (jnp.exp(logs) * chance * gained.sum(1)).sum()
+
+        reward, gradient = jax.jit(jax.value_and_grad(value))(flat)
+    best = horizon * means.max(-1).mean()
+    return best - float(reward), np.asarray(gradient)
+
+
+def distant(policy, problem):
+    """Parameters that are as far from special as learned ones."""
+    params = binding.check(policy, problem).init(jax.random.key(3))
+    if sum(leaf.size for leaf in jax.tree.leaves(params)) == 1:
+        return params
+    rng = np.random.default_rng(5)
+    return {n: np.float32(leaf * 1.1 + 0.2 * rng.random(leaf.shape)) for n, leaf in params.items()}
+
+
+POLICIES = {
+    "scalar": (LinSoftElim(a=0.7, **BELIEFS), ONE),
+    "scalar, difference": (LinSoftElim(a=0.7, variance="difference", **BELIEFS), ONE),
+    "diagonal": (LinSoftElim(shape="diagonal", **BELIEFS), ONE),
+    "full": (LinSoftElim(shape="full", **BELIEFS), ONE),
+    "full, difference": (LinSoftElim(shape="full", variance="difference", **BELIEFS), ONE),
+    "logistic": (LinSoftElim(a=0.7, link="logistic", within=1.2), ONE),
+    "by arm": (CoSoftElim(a=0.7), DISJOINT),
+    "by arm, full, difference": (CoSoftElim(shape="full", variance="difference", **BELIEFS), DISJOINT),
+    "by arm, features of arms": (LinSoftElim(a=0.7, model="by-arm", **BELIEFS), ONE),
+    "square-cb": (SquareCB(**BELIEFS), ONE),
+    "square-cb, logistic, by arm": (SquareCB(link="logistic", model="by-arm", within=1.2), DISJOINT),
+    "epsilon": (LinEpsilonGreedy(epsilon=0.3, **BELIEFS), ONE),
+    "epsilon, by arm": (LinEpsilonGreedy(epsilon=0.3, model="by-arm"), DISJOINT),
+    "boltzmann": (LinBoltzmann(**BELIEFS), ONE),
+    "boltzmann, by arm": (LinBoltzmann(model="by-arm"), DISJOINT),
+    "network": (BeliefIndex(hidden=3, **BELIEFS), ONE),
+    "network, logistic, by arm": (BeliefIndex(hidden=3, link="logistic", model="by-arm"), DISJOINT),
+}
+ESTIMATORS = {
+    "none": Estimator("none"),
+    "optimal": Estimator("optimal"),
+    "self": Estimator("self"),
+    "leave-one-out": Estimator("leave-one-out", rollouts=3),
+    "critic": Estimator("critic"),
+    "luck": Estimator("luck"),
+    "critic, expected": Estimator("critic", 2, "expected"),
+    "luck, expected": Estimator("luck", 2, "expected"),
+}
+PAIRS = [(policy, name) for policy in POLICIES for name in ESTIMATORS]
+
+
+@pytest.fixture(scope="module")
+def exact():
+    """Regrets and gradients by enumeration, each computed once."""
+    known = {}
+
+    def find(name):
+        if name not in known:
+            policy, problem = POLICIES[name]
+            params = distant(policy, problem)
+            known[name] = params, *enumerated(policy, problem, params)
+        return known[name]
+
+    return find
+
+
+@pytest.mark.parametrize(
+    ("policy", "how"),
+    [
+        pytest.param(*pair, marks=[] if "scalar" == pair[0] or pair[1] == "self" else pytest.mark.slow)
+        for pair in PAIRS
+    ],
+)
+def test_estimates_agree_with_the_exact_gradient(exact, policy, how):
+    (given, problem), (params, regret, gradient) = POLICIES[policy], exact(policy)
+    found = estimate(given, problem, params, instances=MANY, estimator=ESTIMATORS[how], seed=1)
+    assert_z(found.mean, np.maximum(found.se, 1e-12), gradient)
+    assert_z(found.regrets.mean(), found.regrets.std() / MANY**0.5, regret)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_exact_gradients_are_slopes(name):
+    """Enumeration, at one end of the line along a random direction and at the other."""
+    policy, problem = POLICIES[name]
+    params = distant(policy, problem)
+    rng = np.random.default_rng(1)
+    way = {key: rng.normal(size=np.shape(leaf)) for key, leaf in params.items()}
+    ends = [
+        enumerated(policy, problem, {key: np.float64(params[key]) + d * way[key] for key in way})[0]
+        for d in (-1e-5, 1e-5)
+    ]
+    _, gradient = enumerated(policy, problem, params)
+    assert gradient @ flattened(way) == pytest.approx((ends[0] - ends[1]) / 2e-5, abs=1e-7)
