@@ -7,6 +7,7 @@ import zlib
 import numpy as np
 import pytest
 from conftest import assert_z
+from every_policy import CONTEXTUAL, learned
 
 import gradband as gb
 from gradband.cli.weights import weights
@@ -497,3 +498,128 @@ def test_a_report_knows_what_arms_pay_for_everyone(binary):
     assert found.advice == "can't tell"
     assert "depends on them" in str(found)
     assert "chosen by contexts" in found.to_html()
+
+
+def act(player, rng, shown):
+    """Does something that a player with contexts can do, of all kinds."""
+    kind, arms = rng.integers(10), len(player.arms)
+    if kind < 5:
+        x = next(shown)[:1] + rng.integers(-32, 33, (arms, DIMS)) / 32
+        context = {player.labels[arm]: row for arm, row in zip(player.arms, x, strict=True)}
+        unit = f"u{rng.integers(20)}" if kind < 2 else None
+        player.select(f"d{rng.integers(10**9)}" if kind % 2 else None, unit, x if kind < 3 else context)
+    elif kind == 5 and arms < 6:
+        player.add_arm(f"new {player.known_arms.ever}" if rng.random() < 0.5 else None)
+    elif kind == 6 and arms > 3:
+        player.retire(int(rng.choice(player.arms)))
+    else:
+        expired = [made for made in player.pending.closed.values() if made is not None]
+        made = [*(expired if kind == 7 and expired else player.pending.open.values())]
+        if made:
+            player.update(made[rng.integers(len(made))]["id"], float(rng.normal()))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_happens_a_restart_knows_it(tmp_path, seed):
+    """Random histories, compacted at random: by journal, by state, by events."""
+    playable, path = linear(arms=3), tmp_path / "journal"
+    rng, shown, events, now = np.random.default_rng(seed), contexts(seed), [], [1000.0]
+
+    def clock():
+        now[0] += 1
+        return now[0]
+
+    more = {"clock": clock, "wait": 9, "window": 15, "floor": 0.02}
+    with Player(playable, seed, events.append, path, compact_every=17, **more) as player:
+        for _ in range(250):
+            act(player, rng, shown)
+        state = player.state()
+    kinds = {(event["op"], event.get("late", False)) for event in events}
+    assert kinds == {
+        *((op, False) for op in ("select", "update", "expire", "add", "retire")),
+        ("update", True),
+    }
+    with Player(playable, journal=path, window=15) as again:
+        assert again.state() == state
+    restored, repeated = Player(playable), Player(playable, seed, **more)
+    restored.restore(json.loads(json.dumps(state)))
+    for event in json.loads(json.dumps(events)):
+        check_event(repeated, event)
+        repeated.apply(event)
+    assert restored.state() == repeated.state() == state
+
+
+def test_changed_states_are_refused_or_make_players_that_work():
+    """One entry of a state at a time is changed to something else."""
+    player = Player(linear(arms=3), seed=1, wait="1h")
+    played(player, arms=3)
+    text, rng, fine = json.dumps(player.state()), np.random.default_rng(0), 0
+    odd = [None, -1, 0, 1, 2.5, 1e300, 10**400, "", "AAAA", [], [[]], {}, True, "é"]
+    for _ in range(400):
+        state = json.loads(text)
+        node, key = state, ""
+        while isinstance(node, dict | list) and len(node) and (key == "" or rng.random() < 0.8):
+            parent, key = (
+                node,
+                rng.choice(list(node)) if isinstance(node, dict) else rng.integers(len(node)),
+            )
+            node = parent[key]
+        parent[key] = odd[rng.integers(len(odd))]
+        other = Player(linear(arms=3))
+        try:
+            other.restore(state)
+        except gb.InputError:
+            continue
+        fine += 1
+        arm = other.select(context=np.eye(len(other.arms), DIMS))
+        other.update(arm, 1.0)
+        for id in other.open:
+            other.update(id, 0.5)
+        json.dumps(other.state(), allow_nan=False)
+    assert fine > 5
+
+
+@pytest.mark.parametrize("name", CONTEXTUAL)
+def test_every_policy_with_contexts_is_played(name, tmp_path):
+    given, path = learned(name), tmp_path / "test.jsonl"
+    given.save(tmp_path / "policy.safetensors")
+    playable = Player(tmp_path / "policy.safetensors").playable
+    with Player(playable, seed=1, journal=path, wait="1h") as player:
+        played(player, rounds=15)
+        state, x = player.state(), next(contexts(9))
+        p = player.probabilities(x)
+        assert p.sum() == pytest.approx(1)
+        assert player.recommend(x) in range(ARMS)
+    with Player(playable, journal=path) as again:
+        assert again.state() == state
+        np.testing.assert_array_equal(again.probabilities(x), p)
+
+
+def test_a_policy_of_ones_own_is_played_with_contexts():
+    import jax
+    import jax.numpy as jnp
+
+    class Own(LinSoftElim):
+        """It calls JAX by name, so a player calls it through JAX."""
+
+        name = "own-lin-softelim"
+
+        def log_probs(self, params, state):
+            scores = jnp.asarray(state.mean) + params["a"] * jnp.sqrt(state.variance)
+            return jax.nn.log_softmax(jax.lax.mul(scores, jnp.full_like(scores, 2.0)))
+
+    for model in ("linear", "by-arm"):
+        policy = Own(dims=DIMS, model=model, **PRIOR).bind(ARMS, 100)
+        player = Player(Playable(policy, {"a": np.array(0.7)}), seed=1, wait="1h")
+        played(player)
+        x, belief = next(contexts(9)), player.memory.state
+        means, roots = (
+            np.broadcast_to(part, (ARMS, *part.shape[-n:]))
+            for part, n in ((belief.mean, 1), (belief.root, 2))
+        )
+        scores = 2 * (np.sum(x * means, 1) + 0.7 * np.sqrt((np.einsum("kij,ki->kj", roots, x) ** 2).sum(1)))
+        wanted = np.exp(scores - scores.max())
+        np.testing.assert_allclose(player.probabilities(x), wanted / wanted.sum(), rtol=0, atol=1e-5)
+        other = Player(Playable(policy, {"a": np.array(0.7)}))
+        other.restore(player.state())
+        assert other.state() == player.state()
