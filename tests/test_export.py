@@ -84,8 +84,12 @@ def test_a_model_has_the_players_probabilities(name, tmp_path):
     ("name", "settings"),
     [
         *(
-            ("lin-softelim", {"model": model, "link": link})
-            for model, link in (("linear", "identity"), ("linear", "logistic"), ("by-arm", "identity"))
+            ("lin-softelim", {"model": model, "shape": shape, "link": link})
+            for model, shape, link in (
+                ("linear", "scalar", "identity"),
+                ("linear", "full", "logistic"),
+                ("by-arm", "diagonal", "identity"),
+            )
         ),
         *(
             pytest.param(name, {"model": model}, marks=pytest.mark.slow)

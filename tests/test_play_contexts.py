@@ -1,9 +1,12 @@
 """Players of policies with contexts: features, late rewards, journals, arms that come and go."""
 
 import base64
+import dataclasses
 import json
 import zlib
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import assert_z
@@ -413,25 +416,32 @@ def test_lines_of_json_take_contexts():
     assert "a batch has no context" in ask(op="select", count=3, context=[])["error"]
 
 
-def test_what_is_evaluated_is_what_is_played():
-    """Regret of players in NumPy beside the evaluation's, |z| < 5."""
-    arms, dims, horizon, tests = 3, 2, 20, 150
-    prior = gb.priors.Linear(arms=arms, dims=dims, changing=True)
-    for model in ("linear", "by-arm"):
-        policy = LinSoftElim(within=1.0, sd=1.0, a=0.8, model=model, dims=dims)
-        given = gb.Learned(policy.bind(arms, horizon), {"a": np.float32(0.8)}, {}, {})
-        rng, regrets = np.random.default_rng(4), []
-        for seed in range(tests):
-            theta, player, regret = rng.normal(size=dims), Player(given, seed=seed), 0.0
-            for _ in range(horizon):
-                x = rng.normal(size=(arms, dims))
-                arm = player.select(context=x)
-                regret += (x @ theta).max() - x[arm] @ theta
-                player.update(arm, float(x[arm] @ theta + rng.normal()))
-            regrets.append(regret)
-        row = gb.evaluate(given, gb.Problem(prior, horizon), instances=4000, seed=11).rows[0]
-        se = np.hypot(np.std(regrets, ddof=1) / np.sqrt(tests), row.regret.se)
-        assert abs(np.mean(regrets) - row.regret.mean) / se < 5
+def difference(name, model, tests):
+    """z of the mean regret of players in NumPy against the evaluation's."""
+    arms, dims, horizon = 3, 2, 20
+    policy = dataclasses.replace(gb.policies.named(name), within=1.0, sd=1.0, model=model, dims=dims)
+    policy = policy.bind(arms, horizon)
+    given = gb.Learned(policy, policy.init(jax.random.key(1)), {}, {})
+    rng, regrets, playable = np.random.default_rng(4), [], Player(given).playable
+    for seed in range(tests):
+        theta, player, regret = rng.normal(size=dims), Player(playable, seed=seed), 0.0
+        for _ in range(horizon):
+            x = rng.normal(size=(arms, dims))
+            arm = player.select(context=x)
+            regret += (x @ theta).max() - x[arm] @ theta
+            player.update(arm, float(x[arm] @ theta + rng.normal()))
+        regrets.append(regret)
+    problem = gb.Problem(gb.priors.Linear(arms=arms, dims=dims, changing=True), horizon)
+    found = gb.evaluate(given, problem, instances=4000, seed=11).rows[0].regret
+    return (np.mean(regrets) - found.mean) / np.hypot(np.std(regrets, ddof=1) / np.sqrt(tests), found.se)
+
+
+@pytest.mark.parametrize("model", ["linear", "by-arm"])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name != "lin-softelim")) for name in CONTEXTUAL]
+)
+def test_what_is_evaluated_is_what_is_played(name, model):
+    assert abs(difference(name, model, 150)) < 5
 
 
 def test_shares_by_segment(tmp_path, capsys):
@@ -596,9 +606,6 @@ def test_every_policy_with_contexts_is_played(name, tmp_path):
 
 
 def test_a_policy_of_ones_own_is_played_with_contexts():
-    import jax
-    import jax.numpy as jnp
-
     class Own(LinSoftElim):
         """It calls JAX by name, so a player calls it through JAX."""
 

@@ -277,9 +277,9 @@ def _posterior(ledger: Ledger) -> tuple[dict[int, float], dict[int, float]]:
 
 
 def _shares_now(ledger: Ledger) -> np.ndarray | None:
-    """Probabilities of the latest decision, or shares of the latest pulls if they are not known."""
+    """Probabilities of the latest decision; of many if they depend on contexts, or shares of pulls."""
     shares = np.zeros(ledger.arms)
-    if ledger.latest is not None:
+    if ledger.latest is not None and not ledger.contexts:
         shares[: len(ledger.latest)] = ledger.latest
     else:
         bins = ledger.totals.shares
