@@ -10,10 +10,8 @@ import numpy as np
 import pytest
 from conftest import assert_z
 
-import gradband as gb
 from gradband.core import prng
 from gradband.core.arrays import one_hot, pick
-from gradband.core.errors import InputError
 from gradband.core.pytrees import flattened, pytree
 from gradband.gradient.estimator import Estimator, estimate
 from gradband.policies import (
@@ -22,11 +20,9 @@ from gradband.policies import (
     LinBoltzmann,
     LinEpsilonGreedy,
     LinSoftElim,
-    SoftElim,
     SquareCB,
     binding,
 )
-from gradband.policies.base import Counts
 from gradband.problems import Problem
 from gradband.problems import rewards as laws
 from gradband.problems.priors.base import Prior
