@@ -211,7 +211,7 @@ def summary(results: list[dict[str, Any]], known: dict[str, Task]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default="", help="tasks whose names begin so, with commas between")
+    parser.add_argument("--only", default="", help="tasks, or how their names begin, with commas between")
     parser.add_argument("--seeds", default="0-9", help="first-last")
     parser.add_argument("--devices", type=int, help="cores for each training")
     parser.add_argument("--out", type=Path, default=Path("runs/networks.jsonl"))
@@ -223,7 +223,9 @@ def main() -> None:
     for seed in range(first, last + 1):
         for name, task in known.items():
             done = read(given.out)
-            wanted = any(name.startswith(word) for word in given.only.split(","))
+            wanted = any(
+                name == word if word in known else name.startswith(word) for word in given.only.split(",")
+            )
             if given.summary or not wanted or any((r["task"], r["seed"]) == (name, seed) for r in done):
                 continue
             row = {"task": name, "seed": seed, **measure(task, seed, given.devices)}
