@@ -333,14 +333,21 @@ def test_bits_do_not_depend_on_who_else_calls():
 
 @pytest.mark.brief
 @pytest.mark.filterwarnings("ignore:.*fork")
-def test_a_forked_process_has_threads_of_its_own():
+@pytest.mark.parametrize("pace", [0.0, 1.0], ids=["a team", "threads of Python"])
+def test_a_forked_process_has_threads_of_its_own(pace):
+    """Whether a kernel ends soon, so that a team plays it, or takes seconds per vector."""
     function, operands = one_instance()
     kernel = Kernel(function, operands)
-    usual = [[x.tobytes() for x in kernel(operands, 0, 100, n)] for n in (1, 2)][0]
+
+    def played(threads):
+        kernel.pace = pace
+        return [x.tobytes() for x in kernel(operands, 0, 100, threads)]
+
+    usual = [played(threads) for threads in (1, 2)][0]
     child = os.fork()
     if not child:
-        found = [kernel(operands, 0, 100, 2) for _ in range(3)]
-        os._exit(not all([x.tobytes() for x in results] == usual for results in found))
+        found = [played(2) for _ in range(3)]
+        os._exit(found != [usual] * 3)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 

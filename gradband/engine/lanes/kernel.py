@@ -91,10 +91,6 @@ def _team() -> team.Team:
     return team.Team(_linked(store.stored((text, *machine()), lambda: _compiled(text)), "lead", "help"))
 
 
-if hasattr(os, "register_at_fork"):  # a forked process has no threads, and makes a team of its own
-    os.register_at_fork(after_in_child=_team.cache_clear)
-
-
 def _linked(code: bytes, *names: str) -> Any:
     """Object code in memory, with these functions."""
     library = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
@@ -106,6 +102,11 @@ def _linked(code: bytes, *names: str) -> Any:
 @cache
 def _threads(count: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(count, thread_name_prefix="lanes")
+
+
+if hasattr(os, "register_at_fork"):  # a forked process has no threads, and makes its own
+    os.register_at_fork(after_in_child=_team.cache_clear)
+    os.register_at_fork(after_in_child=_threads.cache_clear)
 
 
 def is_key(aval: Any) -> bool:
