@@ -29,7 +29,7 @@ from gradband.engine.rollout import CONTEXT
 from gradband.policies import CoSoftElim, Spec, SquareCB, binding
 from gradband.policies.beliefs import Belief
 
-HORIZON, INSTANCES = 1000, 10
+HORIZON, INSTANCES = 1000, 16
 LARGEST = 100  # features, of sets that are played
 SPLIT, TRAINED_BY, JUDGED_BY = 0, 11, 987_654_321
 TRIES, KEPT, ROUNDS = 24, 4, 3  # of the search: points, the best of them, and how often it narrows
