@@ -257,6 +257,9 @@ def test_names_alone_have_the_prior_of_a_linear_problem():
             0.5,
             1.0,
         )
+    own = gb.priors.LinearByArm(3, 2, mean=[1.0, 0.0], within=[2.0, 1.0])
+    found = given.parse_policy("lin-ts", gb.Problem(own, 20))
+    assert (found.model, found.mean, found.within) == ("by-arm", (1.0, 0.0), (2.0, 1.0))
     zeros_and_ones = gb.Problem(gb.priors.Linear(3, 2, rewards=rewards.Bernoulli()), 20)
     assert given.parse_policy("lin-ts", zeros_and_ones).link == "logistic"
     assert list(references.fair(problem)) == ["lin-ts:prior", "lin-bayes-ucb:prior", "lin-greedy:prior"]
@@ -291,3 +294,9 @@ def test_policies_that_know_no_contexts_play_them_all_the_same():
     problem = gb.Problem(gb.priors.Linear(3, 2, changing=True, rewards=rewards.Bernoulli()), 60)
     table = gb.evaluate(["lin-ts", "ts", "softelim", "ucb1"], problem, instances=1000, progress=False)
     assert all(table.difference(name, "lin-ts").mean > 2 for name in ("ts", "softelim", "ucb1"))
+
+
+@pytest.mark.brief
+def test_explain_says_that_it_knows_no_contexts():
+    with pytest.raises(gb.InputError, match="explain needs a problem without contexts"):
+        gb.explain("lin-softelim", gb.problems.named("dpt-linear"))
