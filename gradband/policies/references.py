@@ -22,6 +22,7 @@ from gradband.policies import (
     HierarchicalTS,
     Policy,
     Pretrained,
+    PretrainedBeta,
     SlidingWindowUCB,
     ThompsonSampling,
     binding,
@@ -83,6 +84,8 @@ def with_prior(name: str, problem: Problem) -> Policy:
     if not problem.unit:
         raise InputError(f"{name}:{PRIOR} needs rewards in [0, 1], which this problem does not have")
     if isinstance(policy, Pretrained):
+        if _has_exact_posterior(problem, prior):
+            return with_prior(PretrainedBeta.name, problem)
         return policy.suited(*beta_like(prior), problem.pulls_per_round)
     if isinstance(prior, priors.Hierarchical):
         if isinstance(policy, ThompsonSampling | HierarchicalTS) and not policy.forgets:
@@ -100,6 +103,14 @@ def _suitable(name: str, problem: Problem, prior: priors.Prior) -> str:
         return NORMAL.get(name, name)
     alone = isinstance(prior, priors.Beta) and isinstance(prior.rewards, rewards.Beta)
     return EXACT.get(name, name) if alone and not problem.prior.moves else name
+
+
+def _has_exact_posterior(problem: Problem, prior: priors.Prior) -> bool:
+    """Whether rewards are beta variables of arms that are alike and stay the same."""
+    if not (isinstance(prior, priors.Beta) and isinstance(prior.rewards, rewards.Beta)):
+        return False
+    alike = len({*prior.a.tolist()}) == len({*prior.b.tolist()}) == 1
+    return alike and not problem.prior.moves
 
 
 def _shapes(name: str, prior: priors.Prior) -> dict[str, Any]:

@@ -26,14 +26,15 @@ def dpt_linear(arms: int = 10) -> Prior:
 
 def rvr_linear(arms: int = 30) -> Prior:
     """Five features from U[−1/√5, 1/√5], θ ~ N(0, 10 I) (Russo and Van Roy, 2014)."""
-    features = {"features": "uniform", "scale": 1 / math.sqrt(5)}
-    return priors.Linear(arms, 5, within=math.sqrt(10), **features, rewards=rewards.Gaussian(1.0))
+    within, scale = math.sqrt(10), 1 / math.sqrt(5)
+    noise = rewards.Gaussian(1.0)
+    return priors.Linear(arms, 5, within=within, features="uniform", scale=scale, rewards=noise)
 
 
 def lin_5(arms: int = 10) -> Prior:
     """Five features from U[−1, 1], θ ~ U[0, 1]⁵."""
-    theta = {"mean": 0.5, "within": math.sqrt(1 / 12), "theta": "uniform"}
-    return priors.Linear(arms, 5, **theta, features="uniform", rewards=rewards.Gaussian(1.5))
+    within, noise = math.sqrt(1 / 12), rewards.Gaussian(1.5)
+    return priors.Linear(arms, 5, 0.5, within, theta="uniform", features="uniform", rewards=noise)
 
 
 def wheel(arms: int = 5) -> Prior:

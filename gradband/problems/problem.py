@@ -74,6 +74,7 @@ class Problem:
             raise InputError("afterwards needs known means, and this prior has none")
         if self.prior.contextual:
             given = {"pulls_per_round": self.pulls_per_round > 1, "afterwards": self.afterwards > 0}
+            given["delay"] = self.delay is not None
             for what in (
                 name for name, used in (given | {"delay": self.delay is not None}).items() if used
             ):

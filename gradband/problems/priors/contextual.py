@@ -11,7 +11,7 @@ from jax import Array
 
 from gradband.core import prng
 from gradband.core.errors import InputError, number_of_arms, whole
-from gradband.core.pytrees import pytree
+from gradband.core.pytrees import flattened, pytree
 from gradband.problems import rewards as laws
 from gradband.problems.priors.base import Instance, Prior, Visit, set_fields
 
@@ -61,14 +61,15 @@ class Contextual(Prior):
     ) -> None:
         set_fields(self, functions=Functions(sample, context, means), rewards=rewards or laws.Bernoulli())
         set_fields(self, arms=number_of_arms(arms), dims=whole("dims", dims))
-        _, features, found = self._tried(TRIED)
+        instances, features = self._rounds(TRIED)
         if features.shape[1:] not in ((self.dims,), (self.arms, self.dims)):
             wanted = f"[{self.dims}] or [{self.arms}, {self.dims}]"
             raise InputError(f"context must return {wanted}, not the shape {list(features.shape[1:])}")
-        if found.shape[1:] != (self.arms,):
-            raise InputError(f"means must return {self.arms} means, not the shape {list(found.shape[1:])}")
         if not np.isfinite(features).all():
             raise InputError("context must return finite numbers")
+        found = self._means_of(instances, features)
+        if found.shape[1:] != (self.arms,):
+            raise InputError(f"means must return {self.arms} means, not the shape {list(found.shape[1:])}")
         self.rewards.check(found)
         if (found == found[0]).all():
             raise InputError(
@@ -76,12 +77,16 @@ class Contextual(Prior):
             )
         set_fields(self, shared=features.ndim == 2)
 
-    def _tried(self, count: int) -> tuple[Any, np.ndarray, np.ndarray]:
-        """Instances, features and means of `count` rounds, always the same ones."""
+    def _rounds(self, count: int) -> tuple[Any, np.ndarray]:
+        """Instances, and the features of a round of each, always the same ones."""
         keys = jax.random.split(jax.random.key(0), count)
         instances = jax.vmap(self.sample)(keys)
-        visits = jax.vmap(self.visit)(keys, instances, jnp.arange(count, dtype=jnp.uint32))
-        return instances, np.asarray(visits.features), np.asarray(jax.vmap(self.means)(visits))
+        drawn = jax.vmap(self.context)(keys, instances, jnp.arange(count, dtype=jnp.uint32))
+        return instances, np.asarray(drawn)
+
+    def _means_of(self, instances: Any, features: np.ndarray) -> np.ndarray:
+        """The means [count, K] of rounds."""
+        return np.asarray(jax.vmap(lambda *given: self.means(Visit(*given)))(instances, features))
 
     @property
     def shares_context(self) -> bool:
@@ -97,6 +102,7 @@ class Contextual(Prior):
         return jnp.asarray(self.functions.means(instance.instance, instance.features))
 
     def describe(self) -> dict[str, Any]:
-        drawn = [np.ravel(np.asarray(leaf)) for leaf in jax.tree.leaves(self._tried(DIGESTED))]
-        digest = prng.digest(jnp.concatenate(drawn))
+        instances, features = self._rounds(DIGESTED)
+        drawn = flattened((instances, features, self._means_of(instances, features)))
+        digest = prng.digest(drawn)
         return {"kind": self.kind, "arms": self.arms, "dims": self.dims, "digest": digest}

@@ -16,6 +16,7 @@ from gradband.problems.priors.base import Prior, Visit, set_fields
 ARMS = 5
 SAFE, USUAL, PRIZE = 1.2, 1.0, 50.0
 PRIZE_SD = 0.01
+RIM = 0.005  # width of the last ring
 FEATURES = ("ramps", "raw")
 
 
@@ -39,8 +40,9 @@ class Wheel(Prior):
     With `features="raw"` a round's features are the point (x, y), the same for all arms: no linear function
     of them comes near the expected rewards. With "ramps", every arm has features of its own [5, 2 + bins]:
     a one for the safe arm, a one for any other, and for the arm of the quarter how far the point is into
-    each of `bins` rings of equal area, in widths of a ring. Expected rewards are then linear, but for the
-    ring with δ; `belief` says what is known of θ.
+    each of `bins` rings, in widths of a ring. Rings are narrower towards the rim, so that δ ~ U(0, 1) is in
+    a ring with the same probability, given that it is not further inside. Expected rewards are linear then,
+    but for the ring with δ; `belief` says what is known of θ.
 
     >>> Wheel(delta=0.99).sample(prng.root(0)).item() > 0.98
     True
@@ -70,20 +72,23 @@ class Wheel(Prior):
 
     @property
     def edges(self) -> np.ndarray:
-        """The radii [bins + 1] between rings."""
-        return np.sqrt(np.linspace(0, 1, self.bins + 1)).astype(np.float32)
+        """The radii [bins + 1] between rings: what is left to the rim shrinks by the same factor."""
+        left = RIM ** (np.arange(self.bins) / max(self.bins - 1, 1))
+        return np.append(1 - left, 1.0)
 
     def belief(self) -> dict[str, tuple[float, ...]]:
-        """`mean` and `within` [d] of θ before the first round, for features that are ramps.
+        """`mean` and `within` [d] of θ before the first round, as settings of a policy.
 
-        In a ring, the quarter's arm gains 49 with the probability that δ is there. Increments of a step at
-        δ ~ U(0, 1) are not independent, but given rewards at two radii, the expected reward between them
-        is that of independent ones: it rises from one to the other in proportion to the distance.
+        With the probability h that δ ~ U(0, 1) is in a ring, given that it is not further inside, the
+        quarter's arm gains 49 h there. Rings count as independent, with the variance of 49 times a
+        Poisson variable with the mean h: what is expected between a radius that pays 1 and one that pays
+        50 then rises steadily from one to the other.
         """
         if self.shares_context:
             raise InputError("there is no belief about the raw wheel: its rewards are not linear")
-        width, gain = np.diff(self.edges.astype(np.float64)), PRIZE - USUAL
-        rings = {"mean": gain * width, "within": gain * np.sqrt(width)}
+        low, high = self.edges[:-1], self.edges[1:]
+        hazard, gain = (high - low) / (1 - low), PRIZE - USUAL
+        rings = {"mean": gain * hazard, "within": gain * np.sqrt(hazard)}
         arms = {"mean": (SAFE, USUAL), "within": (0.01, 0.01)}
         return {name: (*arms[name], *rings[name].tolist()) for name in arms}
 
@@ -108,7 +113,7 @@ class Wheel(Prior):
 
     def _ramps(self, spot: Spot) -> Array:
         """Features [5, 2 + bins]."""
-        low, high = self.edges[:-1], self.edges[1:]
+        low, high = (edges.astype(np.float32) for edges in (self.edges[:-1], self.edges[1:]))
         into = jnp.clip((spot.radius - low) / (high - low), 0.0, 1.0)
         own = (jnp.arange(ARMS) == spot.quarter + 1).astype(jnp.float32)
         safe = jnp.arange(ARMS) == 0
