@@ -4,8 +4,8 @@
     python classification_peers.py play ROWS.npz OUT.jsonl # other libraries on the same rows
 
 A data set with labels is a contextual bandit: the class is the arm, and the right one pays 1. ROWS has, for
-each set, features x [N, d], labels [N], and for each instance the order of its rows [I, n] and what its
-classes are called [I, K]. Results are written as they come, and what is there is not played again.
+each set, the features of the visitors in each round [I, n, d], which arm is right [I, n], and the number of
+arms. Results are written as they come, and what is there is not played again.
 """
 
 import argparse
@@ -122,14 +122,13 @@ def write_data(out):
     np.savez_compressed(out, **found)
 
 
-def play(kind, how, x, y, order, relabel, seed):
+def play(kind, how, arms, rows, right, seed):
     """The rewards of one instance, and seconds."""
-    arms = len(relabel)
-    player, total, began = kind(how, arms, x.shape[1], seed), 0, time.perf_counter()
-    for row in order:
-        arm = player.choose(x[row])
-        reward = int(relabel[y[row]] == arm)
-        player.hear(x[row], arm, reward)
+    player, total, began = kind(how, arms, rows.shape[1], seed), 0, time.perf_counter()
+    for x, best in zip(rows.astype(float), right, strict=True):
+        arm = player.choose(x)
+        reward = int(best == arm)
+        player.hear(x, arm, reward)
         total += reward
     return total, time.perf_counter() - began
 
@@ -156,11 +155,13 @@ def play_all(given):
         done = {(row["policy"], row["set"], row["instance"]) for row in kept}
     for policy in given.policies:
         for name in names:
-            x, y, orders, calls = (rows[f"{name}/{what}"] for what in ("x", "y", "order", "relabel"))
-            for i, (order, relabel) in enumerate(zip(orders, calls, strict=True)):
+            if all((policy, name, i) in done for i in range(len(rows[f"{name}/right"]))):
+                continue
+            features, right, arms = (rows[f"{name}/{what}"] for what in ("features", "right", "arms"))
+            for i in range(len(right)):
                 if (policy, name, i) in done:
                     continue
-                reward, seconds = play(*PLAYERS[policy], x, y, order, relabel, i)
+                reward, seconds = play(*PLAYERS[policy], int(arms), features[i], right[i], i)
                 entry = {"policy": policy, "set": name, "instance": i, "reward": reward}
                 with given.out.open("a") as file:
                     file.write(json.dumps(entry | {"seconds": seconds}) + "\n")

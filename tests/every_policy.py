@@ -52,7 +52,7 @@ def learned(name, arms=ARMS, horizon=HORIZON, **settings):
             for key, leaf in params.items()
             if key != "forgetting"
         } | {key: leaf for key, leaf in params.items() if key == "forgetting"}
-    if name == "pretrained":
+    if name in ("pretrained", "pretrained-beta"):
         params |= {"sharpness": 1.0}  # at 1000, float32 keeps three digits of probabilities
     if name == "discounted-kl-softelim":
         params = {"theta": 0.4, "a": 0.7, "b": 2.3, "forgetting": 0.03}

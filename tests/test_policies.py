@@ -96,9 +96,9 @@ def test_probabilities_are_finite_at_extremes(name, theta):
         ([1, 1, 1], [0.0, 0.0, 0.0]),
         ([3e6, 2, 5e6], [1.0, 1.0, 1.0]),
     ):
-        counts = Counts(jnp.array(pulls), jnp.array(pulls) * jnp.array(means))
+        state = policy.after(Counts(jnp.array(pulls), jnp.array(pulls) * jnp.array(means)))
         log_probs, tangent = jax.jvp(
-            lambda p, counts=counts: policy.log_probs(p, counts),
+            lambda p, state=state: policy.log_probs(p, state),
             (params,),
             (jax.tree.map(jnp.ones_like, params),),
         )

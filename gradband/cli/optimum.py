@@ -68,7 +68,7 @@ def optimum(
             best = enclose(task, str(error), **how, progress=lambda name, done: update(done, name))
     else:
         if out:
-            best.policy.save(files["policy"])
+            best.playable().save(files["policy"])
     result = {"problem": shared.about(task, problem), **best.as_dict(), "files": files}
     title = shared.describe(task, problem)
     terminal.emit(result, json, lambda: show(best, title, files), files.get("result"))

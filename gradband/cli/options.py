@@ -59,7 +59,8 @@ ProblemName = Annotated[
     Argument(
         metavar="PROBLEM",
         show_default=False,
-        help="two-point, uniform-2, bernoulli-10, beta-10, distractors, or a TOML file.",
+        help="two-point, uniform-2, bernoulli-10, beta-10, distractors; with contexts signs, groups, "
+        "dpt-linear, rvr-linear, lin-5, wheel; or a TOML file.",
     ),
 ]
 PolicyFile = Annotated[Path, Argument(metavar="FILE", help="A policy file.", show_default=False)]

@@ -59,7 +59,7 @@ def optimal_policy(problem: "Problem") -> "Learned":
     import gradband as gb
 
     with terminal.progress("optimal policy") as update:
-        return gb.exact.optimum(problem, progress=lambda done: update(done, "solving")).policy
+        return gb.exact.optimum(problem, progress=lambda done: update(done, "solving")).playable()
 
 
 def file_name(label: str) -> str:

@@ -24,6 +24,7 @@ from gradband.core.errors import whole
 
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 FULL, SHORT = 20, 13  # rounds of the hash: of keys, and of what a round draws
+SHUFFLES = 8  # rounds of a permutation
 BITS = 3  # version of the random bits that a seed stands for; policy files and checkpoints record it
 STREAMS = ("prior", "round", "more of a round", "training", "evaluation", "init", "choice")
 
@@ -276,6 +277,31 @@ def multinomial(key: Array, count: Array, p: Array) -> Array:
         left = jnp.where(parts[:, 1] == 0, counts, jnp.where(parts[:, 0] == 0, 0.0, left))
         counts = jnp.stack([left, counts - left], axis=1).reshape(-1)
     return counts[:outcomes]
+
+
+def permuted(key: Array, place: Array, count: int) -> Array:
+    """What stands at a place in the order of `count` numbers from 0 that the key means, with none stored.
+
+    Numbers of as many bits as `count` takes are permuted by rounds of a x + c, a odd, and x ⊕ (x ≫ s),
+    which are one to one. Where that ends beyond `count`, it begins again from there.
+
+    >>> sorted(int(permuted(root(0), jnp.uint32(i), 5)) for i in range(5))
+    [0, 1, 2, 3, 4]
+    """
+    bits = max(1, (count - 1).bit_length())
+    mask, half = np.uint32(2**bits - 1), np.uint32((bits + 1) // 2)
+    element = jnp.arange(SHUFFLES, dtype=jnp.uint32)
+    k0, k1 = (jnp.broadcast_to(word, element.shape) for word in words(key))
+    factors, shifts = hash_words((k0, k1), (element, jnp.full_like(element, 2)))
+
+    def shuffled(x: Array) -> Array:
+        for i in range(SHUFFLES):
+            x = (x * (factors[i] | np.uint32(1)) + shifts[i]) & mask
+            x = x ^ (x >> half)
+        return x
+
+    first = shuffled(jnp.asarray(place, jnp.uint32))
+    return jax.lax.while_loop(lambda x: x >= np.uint32(count), shuffled, first)
 
 
 def digest(drawn: Array) -> str:

@@ -18,7 +18,7 @@ import numpy as np
 from gradband.core.errors import InputError, positive
 from gradband.core.results import Result, TextTable
 from gradband.core.statistics import Mean
-from gradband.exact import independent_arms
+from gradband.exact import contexts, independent_arms
 from gradband.exact.independent_arms import Arms, Upper
 from gradband.exact.optimum import check_size, optimum
 from gradband.exact.quadrature import best_mean, expected_best
@@ -89,7 +89,8 @@ def bound(problem: GivenProblem, *, seconds: float = 30) -> Bound:
     Independent arms (beta means with Bernoulli or beta rewards, Gaussian arms) are bounded by the geometric
     horizon, after as many exact rounds of lookahead as time and memory allow, or by a price per round.
     Levels of hierarchical priors and the kinds of a mixture are revealed, and averaged over. Finite priors
-    are solved, and with any other prior and Bernoulli rewards all arms show their rewards in every round.
+    are solved, and with any other prior and Bernoulli rewards all arms show their rewards in every round;
+    so they do with contexts, if coefficients are normal.
     Late rewards and guardrails only take policies away, so the bound without them holds.
 
     Everything that is not exact errs on the safe side, so that reward comes out too high and regret too
@@ -118,6 +119,8 @@ def _method_for(problem: Problem) -> Callable[[Problem, float], _Found]:
     prior = problem.prior
     if not prior.knows_means:
         raise InputError("a bound needs the distribution of means, and a table of rewards has none")
+    if prior.contextual:
+        return _in_contexts
     if prior.moves:
         raise InputError(f"a bound needs means that stay the same, and those of a {prior.kind} prior move")
     bernoulli = isinstance(prior.rewards, rewards.Bernoulli)
@@ -258,6 +261,15 @@ def _full_feedback(problem: Problem, seconds: float) -> _Found:
         rows.append((best - total.mean(), total.mean()))
     regret, reward = (Mean.of(np.array(column)) for column in zip(*rows, strict=True))
     return _Found(max(regret.mean, 0.0), reward.mean, "full feedback", regret.se, reward.se)
+
+
+def _in_contexts(problem: Problem, seconds: float) -> _Found:
+    try:
+        best = optimum(_plain(problem), progress=False)
+    except InputError:
+        regret, reward = contexts.full_feedback(problem, seconds)
+        return _Found(regret.mean, reward.mean, "full feedback", regret.se, reward.se)
+    return _Found(best.regret - best.error, best.reward + best.error, best.method)
 
 
 def _finite(problem: Problem, seconds: float) -> _Found:

@@ -12,6 +12,7 @@ from gradband.core import progress as progress_bars
 from gradband.core import resources
 from gradband.core.errors import InputError
 from gradband.core.results import Result, TextTable
+from gradband.exact import contexts
 from gradband.exact.quadrature import best_mean, check_prior
 from gradband.policies import Policy
 from gradband.policies.optimal import OptimalChoices, OptimalGraph, OptimalGrid, OptimalThresholds
@@ -31,7 +32,7 @@ class Optimum(Result):
     """The best expected reward of n rounds lies in [reward, reward + error]; an `error` of 0 is exact.
 
     `regret` is that of `reward`. `policy` can be played, evaluated and saved like a learned one; `loss` is
-    how far its reward is below `reward`, or None if that is not known.
+    how far its reward is below `reward`, or None if that is not known. With contexts there is no policy.
     """
 
     reward: float
@@ -40,7 +41,15 @@ class Optimum(Result):
     loss: float | None
     method: str
     seconds: float
-    policy: Learned
+    policy: Learned | None
+
+    def playable(self) -> Learned:
+        """The policy, or an error if there is none."""
+        if self.policy is None:
+            raise InputError(
+                "with contexts the optimum is known as a number, and there is no policy to play"
+            )
+        return self.policy
 
     def __repr__(self) -> str:
         error = f", error {self.error:.2g}" if self.error else ""
@@ -48,7 +57,7 @@ class Optimum(Result):
 
     def as_dict(self) -> dict[str, Any]:
         """What `gradband optimum` writes."""
-        return vars(self) | {"policy": self.policy.policy.name}
+        return vars(self) | {"policy": None if self.policy is None else self.policy.policy.name}
 
     def records(self) -> list[dict[str, Any]]:
         """A single row."""
@@ -60,9 +69,9 @@ class Optimum(Result):
             notes[1] = (
                 f"The optimal reward is at most {self.error:.2g} higher, and the regret as much lower."
             )
-        if self.loss is None:
+        if self.loss is None and self.policy is not None:
             notes.append("The policy's own reward is not known; gradband compare measures it.")
-        elif self.loss > 1e-9:
+        elif self.loss is not None and self.loss > 1e-9:
             notes.append(f"The policy's reward is {self.loss:.2g} lower.")
         rows = [["reward", f"{self.reward:.6f}"], ["regret", f"{self.regret:.6f}"]]
         return [TextTable("", ["", "Bayes optimum"], rows, "\n".join(notes))]
@@ -72,7 +81,7 @@ def optimum(problem: GivenProblem, *, progress: Progress | bool | None = None) -
     """The Bayes-optimal reward, regret and policy of a problem, or an error that says why there is none.
 
     Rewards must be Bernoulli, and the prior finite or beta: two arms for more than a thousand rounds, more
-    arms for short horizons.
+    arms for short horizons. With contexts, see `gradband.exact.contexts`.
 
     Args:
         problem: A `Problem`, a fit, a name or a TOML file.
@@ -84,6 +93,8 @@ def optimum(problem: GivenProblem, *, progress: Progress | bool | None = None) -
     (2.4805, 'lattice of posteriors')
     """
     problem = as_problem(problem)
+    if problem.prior.contextual:
+        return _in_contexts(problem)
     prior = check_kind(problem)
     check_size(problem)
     began = time.perf_counter()
@@ -108,8 +119,17 @@ def optimum(problem: GivenProblem, *, progress: Progress | bool | None = None) -
     return Optimum(**numbers, seconds=seconds, policy=learned)
 
 
+def _in_contexts(problem: Problem) -> Optimum:
+    began = time.perf_counter()
+    found = contexts.optimum(problem, lambda alone: optimum(alone, progress=False).reward)
+    seconds = time.perf_counter() - began
+    return Optimum(found.reward, found.regret, found.error, None, found.method, seconds, None)
+
+
 def known_regret(problem: Problem, progress: Progress | None = None) -> float:
     """The optimum's regret, stored in the cache folder; an error if it takes minutes or is imprecise."""
+    if problem.prior.contextual:
+        return _in_contexts(problem).regret
     check_kind(problem)
     kept = store.find("optimum", _key(problem))
     if kept is None:

@@ -2,7 +2,7 @@
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 import numpy as np
 
@@ -187,6 +187,11 @@ def parse(
     return policy, tensor_file.named(arrays, "params."), tensor_file.named(arrays, "history."), about
 
 
+def _takes_tuples(annotation: Any) -> bool:
+    """Whether a setting may be several numbers in place of one."""
+    return any(get_origin(one) is tuple for one in get_args(annotation))
+
+
 def _settings(kind: type[Policy], given: dict[str, Any]) -> dict[str, Any]:
     """A file's settings, or an error if their types differ from those of the defaults."""
     found = dict(given)
@@ -194,7 +199,7 @@ def _settings(kind: type[Policy], given: dict[str, Any]) -> dict[str, Any]:
         if field.name not in given:
             continue
         value, wanted = given[field.name], type(field.default)
-        if wanted is tuple and isinstance(value, list):
+        if isinstance(value, list) and (wanted is tuple or _takes_tuples(field.type)):
             found[field.name] = tuple(value)
         elif wanted in (bool, int, float, str) and (
             isinstance(value, bool) != (wanted is bool)

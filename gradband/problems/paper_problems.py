@@ -1,10 +1,11 @@
-"""The paper's problems, by name."""
+"""The paper's problems and those with contexts, by name."""
 
 from collections.abc import Callable
 from functools import partial
 
 from gradband.core.errors import InputError, number_of_arms, unknown
 from gradband.problems import priors, rewards
+from gradband.problems.contextual_problems import CONTEXTUAL
 from gradband.problems.priors import Prior
 from gradband.problems.problem import Problem
 
@@ -30,12 +31,13 @@ NAMED: dict[str, tuple[Callable[..., Prior], int]] = {
     "bernoulli-10": (partial(priors.Beta, arms=10), 1000),  # Section 5.3
     "beta-10": (partial(priors.Beta, arms=10, rewards=rewards.Beta(4.0)), 1000),  # Section 5.3
     "distractors": (distractors, 200),
+    **CONTEXTUAL,
 }
-"""The paper's problems by name: the function that makes the prior, and the horizon."""
+"""Problems by name: the function that makes the prior, and the horizon."""
 
 
 def named(name: str, arms: int | None = None, horizon: int | None = None) -> Problem:
-    """One of the paper's problems, with another number of arms or another horizon if given.
+    """One of these problems, with another number of arms or another horizon if given.
 
     >>> named("bernoulli-10").horizon
     1000

@@ -25,16 +25,17 @@ class Coefficients(NamedTuple):
     features: Array | None
 
 
-@pytree("mean", "within", "scale", "table")
+@pytree("mean", "within", "scale", "table", "pool")
 @dataclasses.dataclass(frozen=True, eq=False)
 class Linear(Prior):
     """Expected rewards xᵢᵀθ, or their logistic function if rewards are 0 or 1.
 
-    Coordinates of θ are independent, with the mean `mean` and the standard deviation `within`: normal, or
-    uniform with `theta="uniform"`. Features of arms are drawn for each instance, and with `changing` for
-    each round: `features="normal"` has the standard deviation `scale`, "uniform" is between −`scale` and
-    `scale`, and "opposite" is normal for two arms, x and −x. A `table` [K, d] of features is the same for
-    all instances.
+    Coordinates of θ are independent, with the mean `mean` and the standard deviation `within`, numbers or
+    one for each [d]: normal, or uniform with `theta="uniform"`. Features of arms are drawn for each
+    instance, and with `changing` for each round: `features="normal"` has the standard deviation `scale`,
+    "uniform" is between −`scale` and `scale`, and "opposite" is normal for two arms, x and −x. With a
+    `pool` [N, d], arms have features from its rows, each as likely. A `table` [K, d] of features is the
+    same for all instances.
 
     >>> Linear(arms=3, dims=2).sample(prng.root(0)).theta.shape
     (2,)
@@ -43,35 +44,30 @@ class Linear(Prior):
     kind: ClassVar[str] = "linear"
     arms: int
     dims: int
-    mean: float = 0.0
-    within: float = 1.0
+    mean: Any = 0.0
+    within: Any = 1.0
     theta: str = "normal"
     features: str = "normal"
     scale: float = 1.0
     changing: bool = False
     table: Any = ()
+    pool: Any = ()
     rewards: laws.Reward = laws.Gaussian()
 
     def __post_init__(self) -> None:
         set_fields(self, arms=number_of_arms(self.arms), dims=whole("dims", self.dims))
-        number("mean of the linear prior", self.mean)
-        positive("within of the linear prior", self.within)
-        positive("scale of the linear prior", self.scale)
-        for what, given, known in (("features", self.features, FEATURES), ("theta", self.theta, SHAPES)):
-            if given not in known:
-                raise unknown(f"{what} of the linear prior", given, known)
+        check_coefficients(self)
+        check_drawn(self, FEATURES)
         if self.features == "opposite" and self.arms != 2:
             raise InputError(f"features of opposite arms are for 2 arms, not {self.arms}")
         if not isinstance(self.changing, bool):
             raise InputError(f"changing of the linear prior must be true or false, not {self.changing!r}")
-        if self.rewards.kind not in (laws.Gaussian.kind, laws.Bernoulli.kind):
-            raise InputError(f"a linear prior has gaussian or bernoulli rewards, not {self.rewards.kind}")
         if self._fixed:
             table = numbers("table of the linear prior", self.table, axes=2)
-            if table.shape != (self.arms, self.dims) or self.changing:
+            if table.shape != (self.arms, self.dims) or self.changing or np.size(self.pool):
                 raise InputError(
                     f"table of the linear prior must have the shape [{self.arms}, {self.dims}] and stay as "
-                    f"it is, not the shape {list(table.shape)}"
+                    f"it is, with no pool, not the shape {list(table.shape)}"
                 )
             set_fields(self, table=table)
 
@@ -80,23 +76,14 @@ class Linear(Prior):
         return np.size(self.table) > 0
 
     def sample(self, key: Array) -> Coefficients:
-        words = jax.random.bits(prng.fold_in(key, jnp.uint32(1)), (self.dims,))
-        if self.theta == "normal":
-            drawn = prng.normal_from(words)
-        else:
-            drawn = np.float32(np.sqrt(3)) * (2 * prng.open_unit(words) - 1)
-        theta = self.mean + self.within * drawn
+        theta = draw_coefficients(self, key, (self.dims,))
         if self.changing or self._fixed:
             return Coefficients(theta, None)
         return Coefficients(theta, self._drawn(prng.fold_in(key, jnp.uint32(2))))
 
     def _drawn(self, key: Array) -> Array:
         """Features [K, d]."""
-        rows = 1 if self.features == "opposite" else self.arms
-        u = prng.uniforms(key, rows * self.dims).reshape(rows, self.dims)
-        if self.features == "uniform":
-            return self.scale * (2 * u - 1)
-        x = self.scale * prng.normal_of(u)
+        x = draw_features(self, key, 1 if self.features == "opposite" else self.arms)
         return jnp.concatenate([x, -x]) if self.features == "opposite" else x
 
     def context(self, key: Array, instance: Coefficients, t: Array) -> Array:
@@ -110,7 +97,64 @@ class Linear(Prior):
         return jax.nn.sigmoid(linear) if self.rewards.unit else linear
 
     def describe(self) -> dict[str, Any]:
-        found = super().describe()
-        if not self._fixed:
-            found.pop("table")
-        return found
+        return {name: value for name, value in super().describe().items() if value != []}
+
+
+def check_coefficients(prior: Any) -> None:
+    """Checks θ and the rewards of a linear prior; means and deviations of each coordinate become arrays."""
+    label = f"the {prior.kind} prior"
+    for name, check in (("mean", number), ("within", positive)):
+        given = getattr(prior, name)
+        if isinstance(given, list | tuple | np.ndarray):
+            array = numbers(f"{name} of {label}", given, axes=1)
+            if len(array) != prior.dims:
+                raise InputError(f"{name} of {label} must have {prior.dims} numbers, not {len(array)}")
+            set_fields(prior, **{name: array})
+        for entry in np.ravel(given).tolist():
+            check(f"{name} of {label}", entry)
+    if prior.theta not in SHAPES:
+        raise unknown(f"theta of {label}", prior.theta, SHAPES)
+    if prior.rewards.kind not in (laws.Gaussian.kind, laws.Bernoulli.kind):
+        raise InputError(
+            f"a {prior.kind} prior has gaussian or bernoulli rewards, not {prior.rewards.kind}"
+        )
+
+
+def check_drawn(prior: Any, known: tuple[str, ...]) -> None:
+    """Checks how a linear prior draws features."""
+    label = f"the {prior.kind} prior"
+    positive(f"scale of {label}", prior.scale)
+    if prior.features not in known:
+        raise unknown(f"features of {label}", prior.features, known)
+    if np.size(prior.pool):
+        pool = numbers(f"pool of {label}", prior.pool, axes=2)
+        if pool.shape[1] != prior.dims or prior.features != "normal":
+            raise InputError(
+                f"pool of {label} must have rows of {prior.dims} numbers and replaces features, but there "
+                f"are rows of {pool.shape[1]}, and features = {prior.features!r}"
+            )
+        set_fields(prior, pool=pool)
+
+
+def draw_coefficients(prior: Any, key: Array, shape: tuple[int, ...]) -> Array:
+    """θ [..., d]."""
+    words = jax.random.bits(prng.fold_in(key, jnp.uint32(1)), shape)
+    if prior.theta == "normal":
+        drawn = prng.normal_from(words)
+    else:
+        drawn = np.float32(np.sqrt(3)) * (2 * prng.open_unit(words) - 1)
+    alike = (1,) * (len(shape) - 1)
+    mean, within = (
+        x if np.ndim(x) == 0 else jnp.asarray(x, jnp.float32).reshape(*alike, -1)
+        for x in (prior.mean, prior.within)
+    )
+    return mean + within * drawn
+
+
+def draw_features(prior: Any, key: Array, rows: int) -> Array:
+    """Features [rows, d] of arms or of visitors."""
+    if np.size(prior.pool):
+        pool = jnp.asarray(prior.pool, jnp.float32)
+        return pool[(prng.uniforms(key, rows) * len(pool)).astype(jnp.int32)]
+    u = prng.uniforms(key, rows * prior.dims).reshape(rows, prior.dims)
+    return prior.scale * (2 * u - 1 if prior.features == "uniform" else prng.normal_of(u))

@@ -1,0 +1,180 @@
+"""The Bayes optimum of Bernoulli arms in contexts, when instance and context are each one of a known list.
+
+The value of a belief b over the J instances, before round t's context is drawn, is
+
+    V_t(b) = Σ_c w_tc max_a Σ_y P(y | b, c, a) [y + V_{t+1}(b′)].
+
+A pair of a context and an arm shows what one arm without contexts would, so the beliefs that are reached
+are those of C K arms: `posterior.lattice` merges equal ones, and backward induction on them is exact. What
+one given policy earns is a sum over all histories.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from gradband.core.errors import InputError, shown, whole
+from gradband.solvers.posterior import WORK, Instances, lattice
+
+HISTORIES = 2_000_000  # that can be listed
+History = tuple[tuple[int, int, int], ...]  # of context, arm and reward in each round
+
+
+class Contextual(NamedTuple):
+    """J instances in C contexts with K arms, for n rounds."""
+
+    means: np.ndarray
+    """of rewards [J, C, K]"""
+    weights: np.ndarray
+    """of instances [J], with sum 1"""
+    contexts: np.ndarray
+    """probabilities [n, C] of the contexts in each round"""
+
+    @property
+    def best(self) -> float:
+        """What the best arm of each context would earn."""
+        return float(np.einsum("j,nc,jc->", self.weights, self.contexts, self.means.max(2)))
+
+
+class Solution(NamedTuple):
+    """The optimum, and what it does."""
+
+    reward: float
+    regret: float
+    action: list[np.ndarray]
+    """the best arm [S, C] in each of round t's S beliefs; −1 in contexts that do not occur"""
+    child: list[np.ndarray]
+    """the belief [S, C, K, 2] of round t + 1 after a zero and after a one; −1 likewise"""
+
+
+def contextual(means: np.ndarray, weights: np.ndarray, contexts: np.ndarray, horizon: int) -> Contextual:
+    """A checked problem; `contexts` are weights [C], or [n, C] where they depend on the round.
+
+    >>> round(contextual([[[0.2, 0.8]], [[0.8, 0.2]]], [1, 1], [1], horizon=3).best, 6)
+    2.4
+    """
+    m, w, c = np.asarray(means, float), np.asarray(weights, float), np.asarray(contexts, float)
+    n = whole("horizon", horizon)
+    if m.ndim != 3 or not m.size or not ((m >= 0) & (m <= 1)).all():
+        raise InputError(f"means must be numbers [J, C, K] from 0 to 1, not {shown(means)}")
+    if w.shape != m.shape[:1] or not ((w >= 0) & np.isfinite(w)).all() or not w.sum():
+        raise InputError(f"weights must be {len(m)} numbers of at least 0, not {shown(weights)}")
+    if c.shape not in ((m.shape[1],), (n, m.shape[1])) or not ((c >= 0) & np.isfinite(c)).all():
+        allowed = f"[{m.shape[1]}] or [{n}, {m.shape[1]}]"
+        raise InputError(f"contexts must be weights {allowed} of at least 0, not {shown(contexts)}")
+    c = np.broadcast_to(c, (n, m.shape[1]))
+    if not c.any(1).all():
+        raise InputError("contexts must have a positive weight in every round")
+    return Contextual(m, w / w.sum(), c / c.sum(1, keepdims=True))
+
+
+def solve(means: np.ndarray, weights: np.ndarray, contexts: np.ndarray, horizon: int) -> Solution:
+    """The optimal expected reward of n rounds, its regret, and the optimal choices.
+
+    `means` are [J, C, K], `weights` [J], and `contexts` [C] or [n, C].
+
+    >>> two_point = [[[0.6, 0.4], [0.4, 0.6]], [[0.4, 0.6], [0.6, 0.4]]]
+    >>> round(solve(two_point, [1, 1], [0.3, 0.7], horizon=20).regret, 4)  # as without contexts
+    1.1425
+    """
+    given = contextual(means, weights, contexts, horizon)
+    arms = given.means.shape[2]
+    instances = Instances(given.means.reshape(len(given.means), -1), given.weights)
+    pair_of = instances.kind_of.reshape(-1, arms)  # [C, K]: pairs with equal means are merged
+    occur = np.zeros((horizon, instances.means.shape[1]), bool)
+    for chances, row in zip(given.contexts, occur, strict=True):
+        row[pair_of[chances > 0]] = True
+    most = max(1, WORK // instances.means.size)
+    feasible = 0
+
+    def pairs(t: int, beliefs: np.ndarray) -> np.ndarray:
+        nonlocal feasible
+        feasible = t
+        return np.broadcast_to(occur[t], (len(beliefs), occur.shape[1]))
+
+    found = lattice(instances, horizon, pairs, most)
+    if found is None:
+        what = f"the optimum of {pair_of.size} pairs of a context and an arm over {horizon} rounds"
+        hint = f"{feasible} rounds are feasible" if feasible else "use fewer instances, contexts or arms"
+        raise InputError(f"{what} has more than {most} beliefs: {hint}")
+    value = np.zeros(len(found[1]))
+    action, children = [], []
+    for layer, chances, now in reversed(list(zip(found[0], given.contexts, occur, strict=True))):
+        shape = (len(layer.starts), now.sum())
+        chance, child = layer.chance.reshape(shape), layer.child.reshape(*shape, 2)
+        q = chance * (1 + value[child[..., 1]]) + (1 - chance) * value[child[..., 0]]
+        place = (np.cumsum(now) - 1)[pair_of]  # of a pair among those that occur
+        value = q[:, place].max(2) @ chances
+        never = chances == 0
+        action.append(np.where(never, -1, q[:, place].argmax(2)))
+        children.append(np.where(never[:, None, None], -1, child[:, place]))
+    reward = float(value[0])
+    return Solution(reward, given.best - reward, action[::-1], children[::-1])
+
+
+class Histories(NamedTuple):
+    """All histories of a problem: contexts, arms and rewards [H, n], and their chances.
+
+    `chance` [H] is the probability of these contexts and rewards, given the arms: times the policy's
+    probability of the arms, it is that of the history.
+    """
+
+    contexts: np.ndarray
+    arms: np.ndarray
+    rewards: np.ndarray
+    chance: np.ndarray
+
+
+def histories(means: np.ndarray, weights: np.ndarray, contexts: np.ndarray, horizon: int) -> Histories:
+    """All histories that are possible.
+
+    >>> histories([[[0.2, 0.8]]], [1], [1], horizon=1).chance
+    array([0.8, 0.2, 0.2, 0.8])
+    """
+    given = contextual(means, weights, contexts, horizon)
+    count, arms = given.means.shape[1:]
+    if (2 * count * arms) ** horizon > HISTORIES:
+        feasible = int(np.log(HISTORIES) / np.log(2 * count * arms))
+        raise InputError(f"{horizon} rounds have too many histories: {feasible} can be listed")
+    likelihood = np.stack([1 - given.means, given.means], 3)  # [J, C, K, 2]
+    seen = np.zeros((1, 0, 3), np.int64)
+    joint = given.weights[:, None]  # [J, H]
+    steps = np.stack(np.meshgrid(range(count), range(arms), (0, 1), indexing="ij"), -1).reshape(-1, 3)
+    for chances in given.contexts:
+        step = (chances[:, None, None] * likelihood).reshape(len(likelihood), -1)
+        joint = (joint[:, :, None] * step[:, None]).reshape(len(joint), -1)
+        before = np.repeat(seen, len(steps), 0)
+        seen = np.concatenate([before, np.tile(steps, (len(seen), 1))[:, None]], 1)
+        possible = joint.any(0)
+        joint, seen = joint[:, possible], seen[possible]
+    return Histories(seen[..., 0], seen[..., 1], seen[..., 2], joint.sum(0))
+
+
+def policy_reward(
+    means: np.ndarray,
+    weights: np.ndarray,
+    contexts: np.ndarray,
+    horizon: int,
+    policy: Callable[[History, int], np.ndarray],
+) -> float:
+    """The expected reward of a policy: its probabilities [K] after a history, in a context.
+
+    A history is a tuple of (context, arm, reward) in each round before.
+
+    >>> uniform = policy_reward([[[0.2, 0.8]]], [1], [1], 3, lambda history, context: np.array([0.5, 0.5]))
+    >>> round(uniform, 6)
+    1.5
+    """
+    listed = histories(means, weights, contexts, horizon)
+    known: dict[tuple[History, int], np.ndarray] = {}
+    total = 0.0
+    for *rounds, chance in zip(*listed, strict=True):
+        history: History = tuple(zip(*(row.tolist() for row in rounds), strict=True))
+        played = float(chance)
+        for t, (context, arm, _) in enumerate(history):
+            if (before := (history[:t], context)) not in known:
+                known[before] = np.asarray(policy(*before), float)
+            played *= known[before][arm]
+        total += float(played * sum(reward for _, _, reward in history))
+    return total

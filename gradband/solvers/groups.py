@@ -1,0 +1,45 @@
+"""Groups of visitors in turn, each a bandit of its own: round t belongs to group t mod C.
+
+Nothing that one group shows tells anything about another, so the optimum is that of C separate bandits, the
+first n mod C of which have one more round.
+"""
+
+from collections.abc import Callable, Sequence
+
+from gradband.core.errors import whole
+from gradband.solvers import many_arms, two_arms
+
+
+def split(groups: int, horizon: int) -> list[tuple[int, int]]:
+    """Pairs of a number of rounds and how many groups have so many.
+
+    >>> split(groups=3, horizon=11)
+    [(4, 2), (3, 1)]
+    """
+    least, longer = divmod(whole("horizon", horizon), whole("groups", groups))
+    pairs = [(least + 1, longer), (least, groups - longer)]
+    return [(rounds, count) for rounds, count in pairs if rounds and count]
+
+
+def total(value: Callable[[int], float], groups: int, horizon: int) -> float:
+    """What all groups are worth, or cost, in n rounds, given the value of one group as a function of n.
+
+    >>> total(lambda rounds: rounds**0.5, groups=2, horizon=8)
+    4.0
+    """
+    return float(sum(count * value(rounds) for rounds, count in split(groups, horizon)))
+
+
+def bernoulli(a: Sequence[float], b: Sequence[float], groups: int, horizon: int, workers: int = 1) -> float:
+    """The optimal expected reward if the K arms of each group have Bernoulli means from Beta(a_i, b_i).
+
+    >>> round(bernoulli([1, 1], [1, 1], groups=5, horizon=50), 7) == round(5 * 6.0217857143, 7)
+    True
+    """
+
+    def value(rounds: int) -> float:
+        if len(a) == 2:
+            return two_arms.solve(a, b, rounds, workers)[0]
+        return many_arms.solve(a, b, rounds).value
+
+    return total(value, groups, horizon)
