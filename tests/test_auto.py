@@ -95,6 +95,18 @@ def test_a_usual_policy_is_kept_where_nothing_learned_is_better(monkeypatch, tmp
     assert player.probabilities().sum() == pytest.approx(1)
 
 
+def test_the_pretrained_policy_is_a_usual_one_where_there_are_no_gittins_indices():
+    law = gb.problems.rewards.Beta(4.0)
+    for problem, has in (
+        (SHORT, False),
+        (gb.Problem(gb.priors.Beta(5), 2000), True),
+        (gb.Problem(gb.priors.Beta(5), 20, pulls_per_round=5), True),
+        (gb.Problem(gb.priors.Beta(5, rewards=law), 20), True),
+        (gb.Problem(gb.priors.Drifting(gb.priors.Beta(5), walk=0.5), 20), False),
+    ):
+        assert ("pretrained" in auto.usual_policies(problem, None)) == has
+
+
 def test_a_seed_decides_and_resuming_changes_nothing(monkeypatch, tmp_path):
     monkeypatch.setattr(auto, "candidates", only(**{"beta-softelim": 2, "softelim": 2}))
     how = {"checkpoint": tmp_path / "checkpoint.safetensors", "seed": 3}

@@ -7,7 +7,7 @@ from scipy.special import betaln
 import gradband as gb
 from gradband.core.errors import InputError
 from gradband.problems import priors, rewards
-from gradband.solvers import logit_arm
+from gradband.solvers import duality, logit_arm
 
 pytestmark = pytest.mark.brief
 
@@ -23,6 +23,31 @@ def test_a_certificate_bounds_the_exact_gap_of_a_policy_and_comes_close() -> Non
     again = gb.exact.certify(best.policy, problem, instances=1000)
     assert -5 * again.gap.se < again.gap.mean < 0.2 + 5 * again.gap.se
     assert again.gap.se < again.regret.se
+
+
+@pytest.mark.parametrize(("n", "value"), [(10, 5.823719), (50, 30.34982)])
+def test_prevailing_charges_are_exact_beside_a_known_arm(n: int, value: float) -> None:
+    """A Beta(1, 1) arm and one that pays .5: the published optimum, from charges and from all paths.
+
+    The n greatest of all prevailing charges, the least indices of an arm so far, sum up to what both arms
+    are worth. A known arm's are .5, so this is Σ max(charge, .5) over the other arm's first n pulls.
+    """
+    charges = np.linspace(0, 1, 2001)
+    worth, index = duality.table(1.0, 1.0, n, charges)
+    assert worth[0, 1000] + n / 2 == pytest.approx(value, abs=2e-5)
+    prevailing = {(0, 1.0): 1.0}  # ones so far and the prevailing charge, with their probability
+    total = 0.0
+    for pulls in range(n):
+        row, after = pulls * (pulls + 1) // 2, dict[tuple[int, float], float]()
+        for (ones, least), chance in prevailing.items():
+            charge = max(min(least, float(index[row + ones])), 0.5)
+            total += chance * charge
+            p = (1 + ones) / (2 + pulls)
+            for more, share in ((1, p), (0, 1 - p)):
+                key = ones + more, charge
+                after[key] = after.get(key, 0.0) + chance * share
+        prevailing = after
+    assert total == pytest.approx(value, abs=n * 2e-5)
 
 
 def test_a_certificate_says_what_it_is_and_refuses_what_it_cannot_do() -> None:

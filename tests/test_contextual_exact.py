@@ -288,15 +288,21 @@ def test_uniform_play_of_the_wheel():
 
 
 @pytest.mark.slow
-def test_wheel_over_its_own_horizon():
-    coarse, fine = (np.array(list(wheel_on_a_grid(2000, points))) for points in (200, 400))
-    found = wheel.regrets(2000, nodes=24)
+def test_wheel_over_many_rounds():
+    """The grid has to be finer than radii after so many rounds."""
+    coarse, fine = (np.array(list(wheel_on_a_grid(200, points))) for points in (200, 400))
+    found = wheel.regrets(200, nodes=24)
     saved = np.subtract(*(fine + (fine - coarse) / 3))
-    assert found.exploring - found.greedy == pytest.approx(saved, rel=0.05)
-    exploring, greedy = wheel_played(0.99, 2000, 200_000, seed=0)
-    at = wheel.regrets_at(0.99, 2000)
-    agrees(Mean.of(greedy), at.greedy)
-    agrees(Mean.of(exploring - greedy), at.exploring - at.greedy)
+    assert found.exploring - found.greedy == pytest.approx(saved, rel=1e-3)
+
+
+@pytest.mark.slow
+def test_wheel_over_its_own_horizon():
+    exploring, greedy = wheel_played(0.99, 2000, 100_000, seed=0)
+    found = wheel.regrets_at(0.99, 2000)
+    agrees(Mean.of(exploring), found.exploring)
+    agrees(Mean.of(greedy), found.greedy)
+    agrees(Mean.of(exploring - greedy), found.exploring - found.greedy)
 
 
 BEST_OF = {2: 1 / math.sqrt(math.pi), 3: 1.5 / math.sqrt(math.pi)}  # mean of the largest of K normals

@@ -10,10 +10,8 @@ import numpy as np
 import pytest
 from conftest import assert_z
 
-import gradband as gb
 from gradband.core import prng
 from gradband.core.arrays import one_hot, pick
-from gradband.core.errors import InputError
 from gradband.core.pytrees import flattened, pytree
 from gradband.gradient.estimator import Estimator, estimate
 from gradband.policies import (
@@ -22,11 +20,9 @@ from gradband.policies import (
     LinBoltzmann,
     LinEpsilonGreedy,
     LinSoftElim,
-    SoftElim,
     SquareCB,
     binding,
 )
-from gradband.policies.base import Counts
 from gradband.problems import Problem
 from gradband.problems import rewards as laws
 from gradband.problems.priors.base import Prior
@@ -47,7 +43,7 @@ BY_ARM = np.stack([THETAS, THETAS[::-1] * [1, -1]], 1)  # [3, K = 2, d]
 @pytree("thetas", "seen")
 @dataclasses.dataclass(frozen=True, eq=False)
 class Few(Prior):
-    """Few θ and few contexts, all equally likely; rewards are 1 with the probability 1 / (1 + exp(−xᵀθ))."""
+    """Few θ and few contexts, equally likely; rewards are 1 with the probability 1 / (1 + exp(−xᵀθ))."""
 
     kind: ClassVar[str] = "few"
     arms: int
@@ -182,7 +178,7 @@ def exact():
 @pytest.mark.parametrize(
     ("policy", "how"),
     [
-        pytest.param(*pair, marks=[] if "scalar" == pair[0] or pair[1] == "self" else pytest.mark.slow)
+        pytest.param(*pair, marks=[] if pair[0] == "scalar" or pair[1] == "self" else pytest.mark.slow)
         for pair in PAIRS
     ],
 )
@@ -206,3 +202,101 @@ def test_exact_gradients_are_slopes(name):
     ]
     _, gradient = enumerated(policy, problem, params)
     assert gradient @ flattened(way) == pytest.approx((ends[0] - ends[1]) / 2e-5, abs=1e-7)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_numpy_and_jax_have_the_same_probabilities(name):
+    """In float64, along a few rounds."""
+    policy, problem = POLICIES[name]
+    policy = binding.check(policy, problem)
+    given, rng = distant(policy, problem), np.random.default_rng(0)
+    wide = {key: np.asarray(leaf, np.float64) for key, leaf in given.items()}
+    with jax.enable_x64(True):
+        params = {key: jnp.asarray(leaf) for key, leaf in wide.items()}
+        ours, theirs = policy.begin(wide, np.int64(0)), policy.begin(params, jnp.int32(0))
+        look = jax.jit(lambda state, x: policy.see(params, state, x))
+        decide = jax.jit(lambda seen: policy.log_probs(params, seen))
+        learn = jax.jit(lambda seen, arm, reward: policy.update(params, seen, arm, reward))
+        for _ in range(problem.horizon):
+            x = rng.normal(size=(policy.dims,) if problem.prior.shared else (policy.arms, policy.dims))
+            mine, other = policy.see(wide, ours, x), look(theirs, x)
+            found = policy.log_probs(wide, mine)
+            assert isinstance(found, np.ndarray)
+            assert np.exp(found).sum() == pytest.approx(1, abs=1e-12)
+            np.testing.assert_allclose(found, np.asarray(decide(other)), rtol=0, atol=1e-9)
+            arm, reward = rng.integers(policy.arms), float(rng.random() < 0.5)
+            ours, theirs = policy.update(wide, mine, arm, reward), learn(other, arm, reward)
+
+
+@pytest.mark.parametrize(
+    ("shape", "model"), [("scalar", "linear"), ("diagonal", "linear"), ("scalar", "by-arm")]
+)
+def test_one_hot_features_give_softelim(shape, model):
+    """Where the prior is flat, c_i = a² σ² / T_i: SoftElim with θ = 2 a² σ²."""
+    rng, a, sd, arms = np.random.default_rng(1), 0.8, 0.4, 4
+    kind = CoSoftElim if model == "by-arm" else LinSoftElim
+    policy = kind(a=a, shape=shape, within=1e6, sd=sd, dims=arms).bind(arms, 100)
+    params = policy.as_arrays(policy.init(jax.random.key(0)))
+    known = SoftElim(theta=2 * a**2 * sd**2).bind(arms, 100)
+    state, counts = policy.begin(params, np.int64(0)), Counts.zeros(arms)
+    for t in range(40):
+        seen = policy.see(params, state, np.eye(arms))
+        if t >= arms:
+            ours, theirs = policy.log_probs(params, seen), known.log_probs({"theta": known.theta}, counts)
+            np.testing.assert_allclose(np.exp(ours), np.exp(theirs), atol=1e-5)
+        arm = t if t < arms else int(rng.integers(arms))
+        reward = float(rng.normal())
+        state, counts = policy.update(params, seen, np.int64(arm), reward), counts.add(arm, reward)
+
+
+@pytest.mark.parametrize("name", [n for n in POLICIES if "network" not in n])
+def test_lanes_play_what_xla_plays(name):
+    """Gradients of instances differ by rounding alone, but for the few whose draws it turns."""
+    policy, problem = POLICIES[name]
+    params = distant(policy, problem)
+    if sum(leaf.size for leaf in jax.tree.leaves(params)) > 8:
+        pytest.skip("lanes compute few derivatives")
+    lanes, xla = (
+        estimate(policy, problem, params, instances=512, engine=engine) for engine in ("lanes", "xla")
+    )
+    near = np.isclose(lanes.per_instance, xla.per_instance, rtol=1e-3, atol=1e-4)
+    assert near.mean() > 0.99
+
+
+def test_square_cb_starts_as_vowpal_wabbit():
+    """p_i = 1 / (K + 10 √t g_i) for rewards in [0, 1]."""
+    policy = SquareCB(dims=2, within=1.0).bind(3, 50)
+    params, rng = policy.as_arrays({"scale": 10.0, "exponent": 0.5}), np.random.default_rng(0)
+    state = policy.begin(params, np.int64(0))
+    for t in range(1, 30):
+        seen = policy.see(params, state, rng.normal(size=(3, 2)))
+        p, best = np.exp(policy.log_probs(params, seen)), seen.mean.argmax()
+        for arm in {0, 1, 2} - {best}:
+            assert p[arm] == pytest.approx(1 / (3 + 10 * t**0.5 * (seen.mean[best] - seen.mean[arm])))
+        assert p.sum() == pytest.approx(1)
+        state = policy.update(params, seen, np.int64(rng.integers(3)), rng.normal())
+
+
+def test_settings_are_checked():
+    for policy, words in (
+        (LinSoftElim(a=0.0), "a of lin-softelim"),
+        (LinSoftElim(shape="round"), "shape of lin-softelim"),
+        (CoSoftElim(variance="both"), "variance of co-softelim"),
+        (SquareCB(exponent=9.0), "exponent of square-cb"),
+        (LinEpsilonGreedy(epsilon=1.5), "epsilon of lin-epsilon-greedy"),
+        (LinBoltzmann(temperature=-1.0), "temperature of lin-boltzmann"),
+        (BeliefIndex(hidden=0), "hidden of belief-index"),
+    ):
+        with pytest.raises(InputError, match=words):
+            binding.check(policy, ONE)
+
+
+def test_learning_surveys_the_lead_and_finds_what_a_sweep_finds():
+    """From a start a decade off, on a problem that is quickly played."""
+    problem = Problem(gb.priors.Linear(3, 2, rewards=laws.Gaussian(0.5)), 30)
+    learned = gb.learn(LinSoftElim(within=1.0), problem, iterations=10, instances=500)
+    assert learned.about["training"]["survey"]
+    sweep = {str(a): LinSoftElim(within=1.0, a=a) for a in (0.1, 0.3, 1.0, 3.0)}
+    found = gb.evaluate({"learned": learned, **sweep}, problem, instances=4000)
+    least = min(found[name].regret.mean for name in sweep)
+    assert found["learned"].regret.mean < least + 5 * found["learned"].regret.se

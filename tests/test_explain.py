@@ -305,6 +305,7 @@ def test_command_prints_one_json_object(run, tmp_path, found):
     assert (status, err, out.count("\n")) == (0, "", 1)
     result = json.loads(out)
     wanted = {"problem", "policy", "instances", "seed", "windows", "pulls", "left_alone", "note", "files"}
+    wanted |= {"standing"}
     assert set(result) == wanted
     assert result["problem"]["name"] == "two-point"
     assert result["left_alone"] == []
@@ -360,3 +361,20 @@ def test_mistakes_are_answered_with_one_sentence(run, arguments, word):
     assert err.startswith("gradband: ")
     assert err.count("\n") == 1
     assert word in err
+
+
+def test_it_says_how_far_a_policy_is_on_the_way_to_the_optimum():
+    """Beside the optimum, beside a bound, and on normal arms from Thompson sampling with their prior."""
+    short = gb.explain("softelim", gb.problems.named("two-point", horizon=20), instances=100)
+    assert short.standing.optimum == pytest.approx(1.1425, abs=1e-3)
+    assert "% of the way from ts to the optimum." in short.tables()[0].notes
+    many = gb.explain("softelim", gb.problems.named("bernoulli-10", horizon=40), instances=100, certify=1)
+    least, most = many.standing.between["softelim"]
+    regret, start = (many.standing.table[name].regret.mean for name in ("softelim", "ts"))
+    assert least == pytest.approx((start - regret) / (start - many.standing.bound.regret))
+    assert least >= most if regret > start else least <= most
+    assert "No policy has a regret below" in many.tables()[0].notes
+    assert many.as_dict()["standing"]["bound"]["regret"] == many.standing.bound.regret
+    normal = gb.explain("softelim", gb.Problem(gb.priors.Gaussian(arms=3), 40), instances=100, certify=1)
+    assert "of the way from ts-gaussian:prior to the optimum. No policy" in normal.tables()[0].notes
+    assert gb.explain("softelim", "two-point", instances=100, optimal=False).standing is None

@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from every_policy import ALL, learned
+from every_policy import ALL, CONTEXTUAL, DIMS, features, learned
 
 import gradband as gb
 from gradband.cli.main import main
@@ -21,6 +21,7 @@ from gradband.policies.onnx import as_onnx, write
 pytestmark = pytest.mark.brief
 SAMPLING = ("ts", "hierarchical-ts", "ts-gaussian", "ts-beta", "discounted-ts", "irs-v-zero")
 SAMPLING += ("bayes-ucb", "bayes-ucb-gaussian", "ogi", "explore-then-commit")
+SAMPLING += ("lin-bayes-ucb", "lin-ts", "lin-v-ids")
 
 
 class Session:
@@ -34,13 +35,15 @@ class Session:
         self.state = {
             entry.name: np.zeros(entry.shape, kinds[entry.type])
             for entry in self.session.get_inputs()
-            if entry.name not in ("arm", "reward")
+            if entry.name not in ("arm", "reward", "x", "features")
         }
+        first = json.loads(self.about.get("first_state", "{}"))
+        self.state |= {name: np.array(values, self.state[name].dtype) for name, values in first.items()}
 
-    def step(self, arm, reward):
+    def step(self, arm, reward, **context):
         names = [entry.name for entry in self.session.get_outputs()]
         pulled = {"arm": np.array(arm, np.int64), "reward": np.array(reward, np.float32)}
-        found = dict(zip(names, self.session.run(None, self.state | pulled), strict=True))
+        found = dict(zip(names, self.session.run(None, self.state | pulled | context), strict=True))
         self.state = {name: found[f"next_{name}"] for name in self.state}
         return found["probabilities"]
 
@@ -75,6 +78,39 @@ def test_a_model_has_the_players_probabilities(name, tmp_path):
             p = session.step(arm, reward)
     assert session.about["policy"] == name
     assert int(session.about["arms"]) == given.policy.arms
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        *(
+            ("lin-softelim", {"model": model, "shape": shape, "link": link})
+            for model, shape, link in (
+                ("linear", "scalar", "identity"),
+                ("linear", "full", "logistic"),
+                ("by-arm", "diagonal", "identity"),
+            )
+        ),
+        *(
+            pytest.param(name, {"model": model}, marks=pytest.mark.slow)
+            for name in CONTEXTUAL
+            if name not in SAMPLING
+            for model in ("linear", "by-arm")
+        ),
+    ],
+)
+def test_a_model_takes_the_features_of_arms(name, settings):
+    given, rng = learned(name, **settings), np.random.default_rng(0)
+    player, session = Player(given, seed=1), Session(as_onnx(given))
+    x, arm, reward = np.zeros(DIMS, np.float32), -1, 0.0
+    for t in range(30):
+        shown = features(t)
+        p = session.step(arm, reward, x=x, features=shown)
+        # In single precision, errors of the belief add up over rounds.
+        np.testing.assert_allclose(p, player.probabilities(shown), rtol=0, atol=1e-4)
+        arm = player.select(context=shown)
+        x, reward = shown[arm], float(rng.random() < 0.3 + 0.1 * arm)
+        player.update(arm, reward)
 
 
 @pytest.mark.parametrize("name", SAMPLING)

@@ -1,6 +1,7 @@
 """Guardrails in a problem: gradients by enumeration, draws of policies without a density, the player."""
 
 import itertools
+import json
 
 import numpy as np
 import pytest
@@ -176,7 +177,13 @@ def test_their_price_is_paired():
     # At most that of two independent sums of 40 rewards.
     assert 0 < price.percent.se < 100 / 16 * np.sqrt((16 * 0.6 + 12 * 0.7) / 4000)
     assert "control_share 0.5" in price.in_words()
-    assert price.as_dict()["instances"] == 4000
+    assert "compared with the same policy played without" in price.in_words()
+    told = json.loads(json.dumps(price.as_dict()))
+    assert (told["instances"], told["learned_without"]) == (4000, False)
+    assert told["per_thousand"] == {"mean": price.per_thousand.mean, "se": price.per_thousand.se}
+    learned = gb.price_of_guardrails(given, problem, given, instances=4000)
+    assert "compared with the same policy learned and played without" in learned.in_words()
+    assert (learned.within == price.within).all()
     assert price.to_frame()["per_thousand"].to_list() == [price.per_thousand.mean]
     assert "Price of guardrails" in price._repr_html_()
     with pytest.raises(gb.InputError, match="no guardrails"):

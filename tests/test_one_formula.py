@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 from conftest import assert_z
-from every_policy import ALL, ARMS, SAMPLED, SIMULATED
+from every_policy import ALL, ARMS, CONTEXTUAL, SAMPLED, SIMULATED, bound, features
 from scipy import integrate, stats
 
 import gradband as gb
@@ -197,3 +197,57 @@ def test_many_arms_are_taken_a_few_at_a_time():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(best_arm, "AT_ONCE", 7 * 10 * 3)
         np.testing.assert_allclose(best_probabilities(a, b), whole, atol=1e-13)
+
+
+WITH_CONTEXTS = [
+    (name, model, link)
+    for name in CONTEXTUAL
+    for model, link in (("linear", "identity"), ("linear", "logistic"), ("by-arm", "identity"))
+    if (name, link) != ("lin-kg", "logistic")
+]
+
+
+def histories(policy, params, wide, rounds=40):
+    """What the policy sees in each round, in NumPy and in JAX."""
+    real = np.float64 if wide else np.float32
+    step = jax.jit(lambda seen, arm, reward: policy.update(params, seen, arm, reward))
+    rng = np.random.default_rng(3)
+    plain, ours = (policy.begin({}, zero) for zero in (np.int32(0), jax.numpy.int32(0)))
+    for t in range(rounds):
+        x = features(t)
+        one, two = (
+            policy.see({}, plain, x.astype(float)),
+            policy.see({}, ours, jax.numpy.asarray(x, real)),
+        )
+        yield one, two
+        arm, reward = rng.integers(ARMS), float(rng.random() < 0.4)
+        plain, ours = policy.update({}, one, arm, reward), step(two, np.int32(arm), real(reward))
+
+
+@pytest.mark.parametrize(("name", "model", "link"), WITH_CONTEXTS)
+def test_with_contexts_probabilities_are_those_of_the_jax_policy(name, model, link):
+    """In double precision, as which arm is the best of a sample can depend on the last digit."""
+    with jax.enable_x64(True):
+        policy = bound(name, ARMS, 60, model=model, link=link)
+        params = policy.init(jax.random.key(0))
+        arrays = policy.as_arrays(params)
+        for plain, ours in histories(policy, params, wide=True):
+            for one, two in zip(jax.tree.leaves(plain), jax.tree.leaves(ours), strict=True):
+                np.testing.assert_allclose(one, two, rtol=0, atol=1e-9)
+            p = policy.probabilities(arrays, plain)
+            assert p.shape == (ARMS,)
+            assert p.sum() == pytest.approx(1)
+            if name != "lin-ts":  # JAX samples
+                np.testing.assert_allclose(p, policy.probabilities(params, ours), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("model", ["linear", "by-arm"])
+def test_with_contexts_samples_pull_arms_as_often_as_their_probabilities_say(model):
+    """|z| < 5, beside an error of 10⁻³ of the probabilities."""
+    policy, count = bound("lin-ts", ARMS, 60, model=model), 200_000
+    plain, ours = list(histories(policy, {}, wide=False, rounds=6))[-1]
+    keys = jax.jit(jax.vmap(lambda i: jax.random.fold_in(prng.root(0), i)))(jax.numpy.arange(count))
+    arms = jax.jit(jax.vmap(lambda key: policy.act(key, {}, ours)))(keys)
+    shares, p = np.bincount(np.asarray(arms), minlength=ARMS) / count, policy.probabilities({}, plain)
+    assert p.min() > 0.01
+    assert_z(shares, np.sqrt(p * (1 - p) / count + 2e-4**2), p)

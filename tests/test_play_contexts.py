@@ -1,13 +1,19 @@
 """Players of policies with contexts: features, late rewards, journals, arms that come and go."""
 
 import base64
+import dataclasses
 import json
 import zlib
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from conftest import assert_z
+from every_policy import CONTEXTUAL, learned
 
 import gradband as gb
+from gradband.cli.weights import weights
 from gradband.play.events import check_event
 from gradband.play.playable import Playable
 from gradband.play.player import Player
@@ -410,22 +416,217 @@ def test_lines_of_json_take_contexts():
     assert "a batch has no context" in ask(op="select", count=3, context=[])["error"]
 
 
-def test_what_is_evaluated_is_what_is_played():
-    """Regret of players in NumPy beside the evaluation's, |z| < 5."""
-    arms, dims, horizon, tests = 3, 2, 20, 150
-    prior = gb.priors.Linear(arms=arms, dims=dims, changing=True)
+def difference(name, model, tests):
+    """z of the mean regret of players in NumPy against the evaluation's."""
+    arms, dims, horizon = 3, 2, 20
+    policy = dataclasses.replace(gb.policies.named(name), within=1.0, sd=1.0, model=model, dims=dims)
+    policy = policy.bind(arms, horizon)
+    given = gb.Learned(policy, policy.init(jax.random.key(1)), {}, {})
+    rng, regrets, playable = np.random.default_rng(4), [], Player(given).playable
+    for seed in range(tests):
+        theta, player, regret = rng.normal(size=dims), Player(playable, seed=seed), 0.0
+        for _ in range(horizon):
+            x = rng.normal(size=(arms, dims))
+            arm = player.select(context=x)
+            regret += (x @ theta).max() - x[arm] @ theta
+            player.update(arm, float(x[arm] @ theta + rng.normal()))
+        regrets.append(regret)
+    problem = gb.Problem(gb.priors.Linear(arms=arms, dims=dims, changing=True), horizon)
+    found = gb.evaluate(given, problem, instances=4000, seed=11).rows[0].regret
+    return (np.mean(regrets) - found.mean) / np.hypot(np.std(regrets, ddof=1) / np.sqrt(tests), found.se)
+
+
+@pytest.mark.parametrize("model", ["linear", "by-arm"])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name != "lin-softelim")) for name in CONTEXTUAL]
+)
+def test_what_is_evaluated_is_what_is_played(name, model):
+    assert abs(difference(name, model, 150)) < 5
+
+
+def test_shares_by_segment(tmp_path, capsys):
+    playable, shown = linear(), contexts(5)
+    journal, state, file = (tmp_path / name for name in ("test.jsonl", "state.json", "segments.json"))
+    segments = {"phone": next(shown).tolist(), "desktop": {str(arm): [arm, 1, 0] for arm in range(ARMS)}}
+    policy = tmp_path / "policy.safetensors"
+    learned = gb.Learned(playable.policy, {"a": np.float32(0.7)}, {}, {})
+    learned.save(policy)
+    with Player(learned, seed=1, journal=journal, floor=0.02, compact_every=30) as player:
+        played(player)
+        wanted = {name: player.weights(context) for name, context in segments.items()}
+        assert gb.segment_weights(learned, segments, journal=journal) == wanted  # while it is in use
+        assert gb.segment_weights(learned, segments, state=player.state()) == wanted
+        state.write_text(json.dumps(player.state()))
+    file.write_text(json.dumps(segments))
+    run_weights = ["--segments", str(file)]
+    for kept in (["--journal", str(journal)], ["--state", str(state)]):
+        weights([str(policy), *run_weights, *kept, "--json"])
+        assert json.loads(capsys.readouterr().out) == wanted
+    weights([str(policy), *run_weights, *kept])
+    assert f"desktop  3    {wanted['desktop']['3']:.4f}" in capsys.readouterr().out
+    weights([str(policy), *run_weights, *kept, "--format", "unleash", "--key", "colours"])
+    assert set(json.loads(capsys.readouterr().out)) == {"phone", "desktop"}
+    for words, says in (
+        ([], "either COUNTS.csv or --segments"),
+        (run_weights, "need the journal or the state"),
+        ([*run_weights, *kept, "--floor", "0.1"], "guardrails are those of the player"),
+        (["counts.csv", "--state", str(state)], "are for --segments"),
+        ([*run_weights, "--journal", str(tmp_path / "none")], "there is no journal"),
+        (["--segments", str(state), *kept], "segment 'format'"),
+    ):
+        with pytest.raises(gb.InputError, match=says):
+            weights([str(policy), *words])
+    with pytest.raises(gb.InputError, match="use segment_weights"):
+        gb.weights(learned, [1] * ARMS, [0] * ARMS)
+    with pytest.raises(gb.InputError, match="contexts by name"):
+        gb.segment_weights(learned, {}, journal=journal)
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_a_report_knows_what_arms_pay_for_everyone(binary):
+    """Arms were chosen by contexts; estimates and gains are within five standard errors of the truth."""
+    told, rng, shown = [], np.random.default_rng(8), contexts(8)
+    player = Player(linear(a=2.0), seed=1, floor=0.05, record=told.append)
+    truth, played, split = np.zeros(ARMS), 0.0, 0.0
+    for _ in range(1500):
+        x = next(shown)
+        mean = x @ THETA + np.array([0.4, 0.0, 0.0, 0.0])
+        if binary:
+            mean = 1 / (1 + np.exp(-2 * mean))
+        arm = player.select(context=x)
+        player.update(arm, float(rng.random() < mean[arm] if binary else mean[arm] + rng.normal()))
+        truth, played, split = truth + mean / 1500, played + mean[arm] / 1500, split + mean.mean() / 1500
+    found = gb.report(told)
+    assert played - split > (0.15 if binary else 0.3)
+    for arm, mean in zip(found.arms, truth, strict=True):
+        assert_z(arm.estimate.mean, arm.estimate.se, mean)
+        assert abs(arm.naive - mean) > 3 * arm.estimate.se  # it was chosen where it pays
+        assert (arm.best, arm.loss) == (None, None)
+        assert arm.always_valid == ((0, 1) if binary else (-np.inf, np.inf))
+    for method in ("ips", "dr"):
+        assert_z(found.value.gain[method].mean, found.value.gain[method].se, played - split)
+    assert found.advice == "can't tell"
+    assert "depends on them" in str(found)
+    assert "chosen by contexts" in found.to_html()
+
+
+def act(player, rng, shown):
+    """Does something that a player with contexts can do, of all kinds."""
+    kind, arms = rng.integers(10), len(player.arms)
+    if kind < 5:
+        x = next(shown)[:1] + rng.integers(-32, 33, (arms, DIMS)) / 32
+        context = {player.labels[arm]: row for arm, row in zip(player.arms, x, strict=True)}
+        unit = f"u{rng.integers(20)}" if kind < 2 else None
+        player.select(f"d{rng.integers(10**9)}" if kind % 2 else None, unit, x if kind < 3 else context)
+    elif kind == 5 and arms < 6:
+        player.add_arm(f"new {player.known_arms.ever}" if rng.random() < 0.5 else None)
+    elif kind == 6 and arms > 3:
+        player.retire(int(rng.choice(player.arms)))
+    else:
+        expired = [made for made in player.pending.closed.values() if made is not None]
+        made = [*(expired if kind == 7 and expired else player.pending.open.values())]
+        if made:
+            player.update(made[rng.integers(len(made))]["id"], float(rng.normal()))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_happens_a_restart_knows_it(tmp_path, seed):
+    """Random histories, compacted at random: by journal, by state, by events."""
+    playable, path = linear(arms=3), tmp_path / "journal"
+    rng, shown, events, now = np.random.default_rng(seed), contexts(seed), [], [1000.0]
+
+    def clock():
+        now[0] += 1
+        return now[0]
+
+    more = {"clock": clock, "wait": 9, "window": 15, "floor": 0.02}
+    with Player(playable, seed, events.append, path, compact_every=17, **more) as player:
+        for _ in range(250):
+            act(player, rng, shown)
+        state = player.state()
+    kinds = {(event["op"], event.get("late", False)) for event in events}
+    assert kinds == {
+        *((op, False) for op in ("select", "update", "expire", "add", "retire")),
+        ("update", True),
+    }
+    with Player(playable, journal=path, window=15) as again:
+        assert again.state() == state
+    restored, repeated = Player(playable), Player(playable, seed, **more)
+    restored.restore(json.loads(json.dumps(state)))
+    for event in json.loads(json.dumps(events)):
+        check_event(repeated, event)
+        repeated.apply(event)
+    assert restored.state() == repeated.state() == state
+
+
+def test_changed_states_are_refused_or_make_players_that_work():
+    """One entry of a state at a time is changed to something else."""
+    player = Player(linear(arms=3), seed=1, wait="1h")
+    played(player, arms=3)
+    text, rng, fine = json.dumps(player.state()), np.random.default_rng(0), 0
+    odd = [None, -1, 0, 1, 2.5, 1e300, 10**400, "", "AAAA", [], [[]], {}, True, "é"]
+    for _ in range(400):
+        state = json.loads(text)
+        node, key = state, ""
+        while isinstance(node, dict | list) and len(node) and (key == "" or rng.random() < 0.8):
+            parent, key = (
+                node,
+                rng.choice(list(node)) if isinstance(node, dict) else rng.integers(len(node)),
+            )
+            node = parent[key]
+        parent[key] = odd[rng.integers(len(odd))]
+        other = Player(linear(arms=3))
+        try:
+            other.restore(state)
+        except gb.InputError:
+            continue
+        fine += 1
+        arm = other.select(context=np.eye(len(other.arms), DIMS))
+        other.update(arm, 1.0)
+        for id in other.open:
+            other.update(id, 0.5)
+        json.dumps(other.state(), allow_nan=False)
+    assert fine > 5
+
+
+@pytest.mark.parametrize("name", CONTEXTUAL)
+def test_every_policy_with_contexts_is_played(name, tmp_path):
+    given, path = learned(name), tmp_path / "test.jsonl"
+    given.save(tmp_path / "policy.safetensors")
+    playable = Player(tmp_path / "policy.safetensors").playable
+    with Player(playable, seed=1, journal=path, wait="1h") as player:
+        played(player, rounds=15)
+        state, x = player.state(), next(contexts(9))
+        p = player.probabilities(x)
+        assert p.sum() == pytest.approx(1)
+        assert player.recommend(x) in range(ARMS)
+    with Player(playable, journal=path) as again:
+        assert again.state() == state
+        np.testing.assert_array_equal(again.probabilities(x), p)
+
+
+def test_a_policy_of_ones_own_is_played_with_contexts():
+    class Own(LinSoftElim):
+        """It calls JAX by name, so a player calls it through JAX."""
+
+        name = "own-lin-softelim"
+
+        def log_probs(self, params, state):
+            scores = jnp.asarray(state.mean) + params["a"] * jnp.sqrt(state.variance)
+            return jax.nn.log_softmax(jax.lax.mul(scores, jnp.full_like(scores, 2.0)))
+
     for model in ("linear", "by-arm"):
-        policy = LinSoftElim(within=1.0, sd=1.0, a=0.8, model=model, dims=dims)
-        given = gb.Learned(policy.bind(arms, horizon), {"a": np.float32(0.8)}, {}, {})
-        rng, regrets = np.random.default_rng(4), []
-        for seed in range(tests):
-            theta, player, regret = rng.normal(size=dims), Player(given, seed=seed), 0.0
-            for _ in range(horizon):
-                x = rng.normal(size=(arms, dims))
-                arm = player.select(context=x)
-                regret += (x @ theta).max() - x[arm] @ theta
-                player.update(arm, float(x[arm] @ theta + rng.normal()))
-            regrets.append(regret)
-        row = gb.evaluate(given, gb.Problem(prior, horizon), instances=4000, seed=11).rows[0]
-        se = np.hypot(np.std(regrets, ddof=1) / np.sqrt(tests), row.regret.se)
-        assert abs(np.mean(regrets) - row.regret.mean) / se < 5
+        policy = Own(dims=DIMS, model=model, **PRIOR).bind(ARMS, 100)
+        player = Player(Playable(policy, {"a": np.array(0.7)}), seed=1, wait="1h")
+        played(player)
+        x, belief = next(contexts(9)), player.memory.state
+        means, roots = (
+            np.broadcast_to(part, (ARMS, *part.shape[-n:]))
+            for part, n in ((belief.mean, 1), (belief.root, 2))
+        )
+        scores = 2 * (np.sum(x * means, 1) + 0.7 * np.sqrt((np.einsum("kij,ki->kj", roots, x) ** 2).sum(1)))
+        wanted = np.exp(scores - scores.max())
+        np.testing.assert_allclose(player.probabilities(x), wanted / wanted.sum(), rtol=0, atol=1e-5)
+        other = Player(Playable(policy, {"a": np.array(0.7)}))
+        other.restore(player.state())
+        assert other.state() == player.state()

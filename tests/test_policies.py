@@ -4,6 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from every_policy import bound as bound_to
+from every_policy import features
 
 from gradband import policies, problems
 from gradband.core.errors import InputError
@@ -19,15 +21,16 @@ COUNTING = [name for name in DIFFERENTIABLE if issubclass(POLICIES[name], polici
 
 
 def bound(name, arms=K, horizon=N, **settings):
-    return POLICIES[name](**settings).bind(arms, horizon)
+    return bound_to(name, arms, horizon, **settings)
 
 
 def after(policy, params, history):
     """The state after (arm, reward) pairs."""
     params = policy.folded(params)
     state = policy.begin(params, jnp.int32(0))
-    for arm, reward in history:
-        state = policy.update(params, state, jnp.int32(arm), jnp.asarray(reward, float))
+    for t, (arm, reward) in enumerate(history):
+        seen = policy.see(params, state, jnp.asarray(features(t, K)))
+        state = policy.update(params, seen, jnp.int32(arm), jnp.asarray(reward, float))
     return state
 
 
@@ -70,7 +73,8 @@ def test_probabilities_sum_to_one(name, history):
     params = policy.init(jax.random.key(0))
     folded, update = policy.folded(params), jax.jit(policy.update)
     state = policy.begin(folded, jnp.int32(0))
-    for arm, reward in history:
+    for t, (arm, reward) in enumerate(history):
+        state = policy.see(folded, state, jnp.asarray(features(t, K)))
         log_probs = policy.log_probs(folded, state)
         state = update(folded, state, jnp.int32(arm), jnp.asarray(reward, float))
         assert log_probs.shape == (K,)
@@ -92,9 +96,9 @@ def test_probabilities_are_finite_at_extremes(name, theta):
         ([1, 1, 1], [0.0, 0.0, 0.0]),
         ([3e6, 2, 5e6], [1.0, 1.0, 1.0]),
     ):
-        counts = Counts(jnp.array(pulls), jnp.array(pulls) * jnp.array(means))
+        state = policy.after(Counts(jnp.array(pulls), jnp.array(pulls) * jnp.array(means)))
         log_probs, tangent = jax.jvp(
-            lambda p, counts=counts: policy.log_probs(p, counts),
+            lambda p, state=state: policy.log_probs(p, state),
             (params,),
             (jax.tree.map(jnp.ones_like, params),),
         )
@@ -125,7 +129,7 @@ def test_each_arm_is_pulled_once_first(name):
 def test_policies_without_a_density_act(name, history):
     policy = bound(name)
     params = policy.init(jax.random.key(0))
-    state = after(policy, params, history)
+    state = policy.see(params, after(policy, params, history), jnp.asarray(features(99, K)))
     keys = jax.random.split(jax.random.key(0), 50)
     arms = jax.jit(jax.vmap(lambda key: policy.act(key, params, state)))(keys)
     assert set(arms.tolist()) <= set(range(K))

@@ -9,13 +9,16 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from scipy import optimize
+from scipy.special import betaln
 
 import gradband as gb
 from gradband.cli import play as play_command
 from gradband.cli.weights import weights as weights_command
 from gradband.core.statistics import Mean
 from gradband.learning import pretraining
-from gradband.policies import Counts, Pretrained
+from gradband.policies import Counts, Pretrained, PretrainedBeta
+from gradband.policies.beta_evidence import Evidence
 from gradband.policies.given import resolve
 from gradband.policies.pretrained_index import FILE
 from gradband.policies.references import beta_like
@@ -262,3 +265,62 @@ def test_it_can_be_made_again(tmp_path, monkeypatch):
     assert error < 0.5 * y.std()
     assert gb.load(file).policy.bind(2, 5) == Pretrained().bind(2, 5)
     assert x.shape == (7, len(y))
+
+
+# Beta rewards
+
+
+@pytest.mark.brief
+@pytest.mark.parametrize(("pulls", "logits", "share"), [(0, 0.0, 0.32), (1, 1.2, 0.22), (6, 9.0, 0.12)])
+def test_indices_for_beta_rewards_are_near_gittins_with_two_rounds_left(pulls, logits, share):
+    """The index λ solves m − λ + E(m′ − λ)⁺ = 0, m′ the mean after one reward, by quadrature.
+
+    The network, which is asked about many pulls in place of one, comes out up to `share` of a standard
+    deviation above it, and the index of a last round is the mean.
+    """
+    v, mu, x = 4.0, (np.arange(2000) + 0.5) / 2000, np.linspace(-40, 40, 8001)
+    density = v * np.multiply.outer(mu, x) - v * np.logaddexp(0, x) - betaln(v * mu, v * (1 - mu))[:, None]
+    density = np.exp(density) * (x[1] - x[0])
+    prior = v * mu * logits - pulls * betaln(v * mu, v * (1 - mu))
+    weight = np.exp(prior - prior.max()) / np.exp(prior - prior.max()).sum()
+    chance = weight @ density
+    mean, after = weight @ mu, (weight * mu) @ density / np.maximum(chance, 1e-300)
+    spread = np.sqrt(weight @ (mu - mean) ** 2)
+    truth = optimize.brentq(lambda c: mean - c + chance @ np.maximum(after - c, 0), mean, 1)
+    policy = PretrainedBeta(v=v).bind(1, 100)
+    for left, index, above in ((2, truth, share), (1, mean, 0.0)):
+        counts = Counts(np.array([float(pulls)]), np.array([pulls / 2]), np.float64(100 - left - pulls))
+        state = Evidence(counts, np.array([logits]), np.zeros(1), np.zeros(1))
+        found, sd = policy.index(policy.stored(), state)
+        assert sd[0] == pytest.approx(spread, rel=1e-3)
+        assert -1e-3 < (found[0] - index) / spread < above + 1e-3
+
+
+@pytest.mark.brief
+def test_beta_rewards_are_worth_more_on_their_exact_posterior():
+    """Paired on 1000 instances, against the same network if rewards are parts of successes."""
+    problem = gb.Problem(gb.priors.Beta(5, rewards=gb.problems.rewards.Beta(4.0)), 200)
+    table = gb.evaluate(["pretrained", "pretrained:a=1.0"], problem, instances=1000, progress=False)
+    apart = table.difference("pretrained", "pretrained:a=1.0")
+    assert apart.mean < -5 * apart.se
+
+
+@pytest.mark.slow
+def test_ten_arms_with_beta_rewards_are_played_below_the_target():
+    names = ["pretrained", "brezzi-lai-beta:prior"]
+    table = gb.evaluate(names, "beta-10", instances=3000, progress=False)
+    assert table["pretrained"].regret.mean < 7.7 - 2 * table["pretrained"].regret.se
+    apart = table.difference(*names)
+    assert apart.mean < -5 * apart.se
+
+
+@pytest.mark.brief
+def test_its_name_alone_has_the_exact_posterior_where_there_is_one():
+    law = gb.problems.rewards.Beta(6.0)
+    alike = gb.Problem(gb.priors.Beta(3, 2, 5, law), 50)
+    assert resolve("pretrained", alike) == PretrainedBeta(a=2.0, b=5.0, v=6.0)
+    for problem in (
+        gb.Problem(gb.priors.Beta(3, 2, 5), 50),
+        gb.Problem(gb.priors.Beta(3, [1, 2, 3], 5, law), 50),
+    ):
+        assert isinstance(resolve("pretrained", problem), Pretrained)

@@ -252,6 +252,42 @@ def test_damage_in_a_snapshot_is_refused(softelim, tmp_path):
             Player(softelim, journal=path)
 
 
+def test_a_journal_is_written_by_its_owner_and_run_by_nobody(tmp_path):
+    """Its files have the same permissions from the first to the last, also those changed by hand."""
+    path = tmp_path / "journal.jsonl"
+    mask = os.umask(0)
+    try:
+        file = segments.open_current(path)
+    finally:
+        os.umask(mask)
+    assert path.stat().st_mode & 0o777 == 0o644
+    path.chmod(0o640)
+    os.close(segments.start_next(path, file, 1, b"next"))
+    os.close(file)
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_a_file_that_was_replaced_while_it_was_opened_is_closed(tmp_path, monkeypatch):
+    """Another player starts a new file between the opening of the old one and the lock on it."""
+    path, lock, opened = tmp_path / "journal.jsonl", segments._lock, []
+
+    def replace_and_lock(file, name):
+        opened.append(file)
+        if len(opened) == 1:
+            (tmp_path / "next").write_text("next")
+            os.replace(tmp_path / "next", path)
+            os.fstat(opened[0])  # open until now
+        lock(file, name)
+
+    monkeypatch.setattr(segments, "_lock", replace_and_lock)
+    closed, close = [], os.close
+    monkeypatch.setattr(os, "close", lambda file: (closed.append(file), close(file)))
+    current = segments.open_current(path)
+    assert os.read(current, 9) == b"next"
+    assert closed == opened[:1]
+    os.close(current)
+
+
 def forge(path, lines):
     path.write_bytes(journal_lines.join(lines)[0])
 

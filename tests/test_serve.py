@@ -295,11 +295,14 @@ def test_strangers_have_a_rate(tmp_path, monkeypatch):
 def test_bodies_have_a_size(shared, monkeypatch):
     large = b'{"id": "' + b"x" * limits.LARGEST_BODY + b'"}'
     kind = {"Content-Type": "application/json"}
-    for path in ("/v1/tests/home/decide", "/v1/tests", "/ofrep/v1/evaluate/flags/home"):
+    for path in ("/v1/tests/home/reward", "/v1/tests", "/ofrep/v1/evaluate/flags/home"):
         assert shared("POST", path, large, headers=kind).status_code == 413
         chunks = (large[start : start + 1000] for start in range(0, len(large), 1000))
         headers = {"Authorization": f"Bearer {shared.tokens['admin']}", **kind}
         assert shared.http.post(path, content=chunks, headers=headers).status_code == 413
+    for path in ("/v1/tests/home/decide", "/v1/tests/home/weights"):  # with features
+        assert shared("POST", path, large, headers=kind).status_code == 422
+        assert shared("POST", path, large * 16, headers=kind).status_code == 413
     monkeypatch.setattr(gate, "LARGEST_POLICY", 1000)
     assert shared("POST", "/v1/policies", b"x" * 1001).status_code == 413
 

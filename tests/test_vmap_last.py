@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from every_policy import bound, features
 
 from gradband.core import prng
 from gradband.core.arrays import one_hot, pick
@@ -71,14 +72,14 @@ def test_like_vmap(name):
     agree(FUNCTIONS[name])
 
 
-QUICK = ("softelim", "exp3", "kl-softelim", "lstm", "index", "split", "sliding-window-ucb")
+QUICK = ("softelim", "exp3", "kl-softelim", "lstm", "index", "split", "sliding-window-ucb", "lin-ts")
 
 
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in POLICIES]
 )
 def test_policies_like_vmap(name):
-    policy = POLICIES[name]().bind(K, 40)
+    policy = bound(name, K, 40)
     params = policy.folded(policy.init(jax.random.key(0)))
 
     def few_rounds(theta, values, key, shared):
@@ -86,6 +87,7 @@ def test_policies_like_vmap(name):
         seen = []
         for t in range(6):
             arm = jnp.int32(t) % K
+            state = policy.see(params, state, shared[0] * features(t, K))
             if policy.differentiable:
                 seen.append(policy.log_probs(params, state))
             else:

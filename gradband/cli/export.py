@@ -32,10 +32,12 @@ def export(
     The ONNX model is one step: it takes a state, an arm and its reward, and
     returns the next state and the probabilities of the arms. Start with a state
     of zeros (or the metadata's first_state, if there is one) and the arm -1,
-    and draw each arm from the probabilities. This needs the package onnx
+    and draw each arm from the probabilities. With contexts it also takes the
+    features of the arm and of the next round. This needs the package onnx
     (pip install 'gradband[onnx]'). Policies that sample from a posterior (ts,
-    hierarchical-ts, ts-gaussian, ts-beta, irs-v-zero), bayes-ucb,
-    bayes-ucb-gaussian, ogi and explore-then-commit can't be exported.
+    hierarchical-ts, ts-gaussian, ts-beta, lin-ts, lin-v-ids, irs-v-zero),
+    bayes-ucb, bayes-ucb-gaussian, lin-bayes-ucb, ogi and explore-then-commit
+    can't be exported.
 
     Examples:
 

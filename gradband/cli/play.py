@@ -27,6 +27,8 @@ Each line is one request, and is answered by one line:
   {{"op": "update", "id": "monday", "sums": [1, 0, 3, 2]}}
 
   {{"op": "select", "unit": "user-17"}} (again: the same decision)
+  {{"op": "select", "context": [[0.5, 1], [0, 1]]}} (features of each arm, for a
+  policy with contexts; also {{"red": […], …}}, or […] of the visitor)
   {{"op": "probabilities"}}, {{"op": "weights"}}, {{"op": "expire"}}
   {{"op": "add"}}, {{"op": "add", "arm": "green"}}, {{"op": "retire", "arm": 2}}
   {{"op": "recommend"}} (the arm to stay with if the test ended now)
@@ -41,10 +43,10 @@ its reward gets the same decision, and no reward counts twice.
 Every decision needs a reward, and most are zeros. With --wait, a decision
 without a reward for that long gets the default, 0: then report successes
 alone, and each of them within that time. A reward that comes later corrects
-the default if the policy remembers counts (as all but the LSTM, the optimal
-policies, explore-then-commit and split do), and is refused otherwise. Without
---wait, send a reward for every decision, the zeros too: a policy that only
-observes ones takes all arms for equally good.
+the default if the policy remembers counts or linear beliefs (as all but the
+LSTM, the optimal policies, explore-then-commit and split do), and is refused
+otherwise. Without --wait, send a reward for every decision, the zeros too: a
+policy that only observes ones takes all arms for equally good.
 
 With a journal, everything is on disk before it is answered, and a restart
 resumes from there, whenever the process stopped.

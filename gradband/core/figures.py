@@ -45,7 +45,7 @@ def height_of_bars(count: int) -> float:
 def bars(
     axis: Any, rows: list[dict[str, Any]], optimum: float | None = None, bound: float | None = None
 ) -> None:
-    """Draws policies' regrets as bars, from their `name`, `regret`, `se` and `share` of the way from ts.
+    """Draws policies' regrets as bars, from their `name`, `regret`, `se` and `share` of the way from TS.
 
     The optimum, or a bound on every policy's regret, is a line; no policy reaches the area to its left.
     """
@@ -66,7 +66,7 @@ def bars(
         axis.legend(frameon=False, loc="upper right")
     axis.set_xlim(0, 1.25 * most)
     shown = any(share is not None for share in shares)
-    axis.set_xlabel("Bayes regret" + (" (way from ts to the optimum)" if shown else ""))
+    axis.set_xlabel("Bayes regret" + (" (way from Thompson sampling to the optimum)" if shown else ""))
     axis.spines[["top", "right"]].set_visible(False)
 
 

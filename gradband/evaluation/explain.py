@@ -23,7 +23,7 @@ from gradband.engine.observation import Round
 from gradband.engine.rollout import Operands, RolloutSpec, play
 from gradband.evaluation import explanation_figure
 from gradband.evaluation.evaluate import fresh_instances
-from gradband.evaluation.standing import known_bound
+from gradband.evaluation.standing import Standing, locate
 from gradband.exact.optimum import optimum
 from gradband.policies import Policy, given
 from gradband.policies.given import Given, WithParams
@@ -96,6 +96,8 @@ class Explanation(Result):
     pulls: tuple[Mean, ...]
     """each arm's share of all pulls [K]"""
     note: str = ""
+    standing: Standing | None = None
+    """its regret, and how much of the way from Thompson sampling to the optimum it covers"""
 
     def __repr__(self) -> str:
         shares = ", ".join(f"{100 * window.leading.mean:.0f} % {window.name}" for window in self.windows)
@@ -116,6 +118,7 @@ class Explanation(Result):
             "pulls": [vars(share) for share in self.pulls],
             "left_alone": self.left_alone,
             "note": self.note,
+            "standing": self.standing and self.standing.as_dict(),
         }
 
     def records(self) -> list[dict[str, Any]]:
@@ -140,6 +143,7 @@ class Explanation(Result):
             rows.append([window.name, figures.span(window.first, window.last), *cells])
         notes = f"Left alone, with less than 1 % of the pulls: {list_arms(self.left_alone)}."
         notes += f"\nThere is no optimal policy to show. {self.note}" if self.note else ""
+        notes += f"\n{self.standing.in_words(self.policy)}" if self.standing else ""
         return [TextTable(f"{self.policy}, {self.instances} instances", columns, rows, notes)]
 
     def plot(self, ax: "Axes | None" = None) -> Any:
@@ -197,7 +201,8 @@ def explain(
         seed: Determines the instances and all draws.
         devices: How many blocks of instances are computed at a time.
         memory: A limit for the whole process, such as "2GB".
-        certify: Seconds for a bound on every policy's regret if there is no optimal policy to show.
+        certify: Seconds for a bound on every policy's regret if there is no optimal policy to show; by
+            default a tenth of the time that it takes to measure the policy's regret.
         progress: Called with the current stage and the fraction of it that is done; by default a bar in
             terminals and notebooks, with False nothing.
 
@@ -211,6 +216,9 @@ def explain(
     problem = as_problem(problem)
     if problem.arms < 2:
         raise InputError("with one arm there is nothing to explain")
+    if problem.prior.contextual:
+        why = "what it shows depends on counts alone, and here on contexts as well"
+        raise InputError(f"explain needs a problem without contexts: {why}")
     bound, params = given.bind(policy, problem, seed)
     fresh, instances = fresh_instances(problem, instances)
     on = blocks.workers(devices, memory)
@@ -225,13 +233,23 @@ def explain(
     with progress_bars.follow(
         "explaining", progress, lambda update: lambda name, share: update(share, name)
     ) as told:
-        best, note = _optimal_policy(problem, certify, told) if optimal else (None, "")
+        best, regret, note = _optimal_policy(problem, told) if optimal else (None, None, "")
         spec = RolloutSpec(bound.compiled(), size, reference=best.policy.compiled() if best else None)
         theirs = best.params if best else None
         operands = Operands(jax.device_put(fresh), params, key, np.int32(0), reference=theirs)
         job = blocks.BlockJob(_play, (spec, plan), (operands, np.int32(instances)), instances, size)
         found = _summarise(blocks.map_blocks(job, on, report), plan, instances, best is not None)
-    return Explanation(bound.name, problem, instances, *found, note)
+        standing = None
+        if optimal:
+            how: dict[str, Any] = {
+                "instances": instances,
+                "seed": seed,
+                "devices": devices,
+                "memory": memory,
+            }
+            how["progress"] = told or False
+            standing = locate(policy, bound.name, problem, regret, certify, **how)
+    return Explanation(bound.name, problem, instances, *found, note, standing)
 
 
 def problem_of(
@@ -273,15 +291,14 @@ def _source(learned: Policy | WithParams) -> Path | None:
 
 
 def _optimal_policy(
-    problem: Problem, certify: float | None, progress: Progress | None
-) -> tuple[Learned | None, str]:
-    """The optimal policy, or None and the reason why there is none."""
+    problem: Problem, progress: Progress | None
+) -> tuple[Learned | None, float | None, str]:
+    """The optimal policy and its regret, or None and the reason why there is none."""
     try:
         solved = optimum(problem, progress=partial(progress, "optimal policy") if progress else False)
     except InputError as error:
-        limit = known_bound(problem, None, certify, 0.0)[1]
-        return None, f"{str(error)[0].upper()}{str(error)[1:]}.{limit}"
-    return solved.policy, ""
+        return None, None, f"{str(error)[0].upper()}{str(error)[1:]}."
+    return solved.policy, solved.regret if solved.loss is not None else None, ""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,7 +10,7 @@ from gradband.core.results import Result, TextTable
 from gradband.core.statistics import Mean
 from gradband.evaluation.evaluate import evaluate
 from gradband.exact.lower_bound import Bound, bound
-from gradband.policies import Gittins, Policy, binding, references
+from gradband.policies import Gittins, Policy, Pretrained, binding, references
 from gradband.problems import Problem
 
 SECONDS = 30  # for a bound, by default
@@ -72,6 +72,8 @@ def enclose(
     """
     found = bound(problem, seconds=SECONDS if seconds is None else seconds)
     entries: dict[str, Policy] = references.fair(problem)
+    with contextlib.suppress(InputError):  # needs rewards in [0, 1]
+        entries[Pretrained.name] = references.with_prior(Pretrained.name, problem)
     if problem.pulls_per_round == 1 and problem.delay is None:
         with contextlib.suppress(InputError):  # whose table may take a minute, once
             index = references.with_prior(Gittins.name, problem)

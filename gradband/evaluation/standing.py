@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 START = "ts"  # the policy at which the way to the optimum begins
+NORMAL_START = "ts-gaussian:prior"  # if rewards are not in [0, 1]
 OPTIMAL = "optimal"  # the name of the problem's optimal policy
 LEAST_SECONDS = 0.2  # for a bound, though it be more than a tenth of the time
 
@@ -53,12 +54,13 @@ class Standing(Result):
     ) -> "Standing":
         names = [row.name for row in table.rows]
         goal = bound.regret if optimum is None and bound is not None else optimum
-        if goal is None or START not in names or table[START].regret.mean <= goal:
+        begin = beginning(names)
+        if goal is None or begin not in names or table[begin].regret.mean <= goal:
             return cls(table, optimum, {}, note, bound)
-        found = {name: table.share(name, START, goal) for name in names}
+        found = {name: table.share(name, begin, goal) for name in names}
         if optimum is not None:
             return cls(table, optimum, found, note)
-        start, best = table[START].regret.mean, min(row.regret.mean for row in table.rows)
+        start, best = table[begin].regret.mean, min(row.regret.mean for row in table.rows)
         # Noise may put the best policy below the bound.
         most = max((start - goal) / (start - best), 1.0) if start > best else 1.0
         between = {name: (share.mean, share.mean * most) for name, share in found.items()}
@@ -72,6 +74,21 @@ class Standing(Result):
     def instances(self) -> int:
         """The number of instances that the policies were measured on."""
         return self.table.instances
+
+    def in_words(self, name: str) -> str:
+        """A policy's regret, and how much of the way it covers."""
+        regret, start = self.table[name].regret, beginning(row.name for row in self.table.rows)
+        words, way = (
+            f"Its regret is {regret.mean:.4g} ± {regret.se:.2g}",
+            f"the way from {start} to the optimum",
+        )
+        if name in self.between:
+            least, most = sorted(100 * share for share in self.between[name])
+            words += f": {least:.0f} to {most:.0f} % of {way}"
+        elif name in self.shares:
+            share = self.shares[name]
+            words += f": {100 * share.mean:.0f} ± {100 * share.se:.0f} % of {way}"
+        return f"{words}.{self.note}"
 
     def __repr__(self) -> str:
         best = "unknown" if self.optimum is None else f"{self.optimum:.4g}"
@@ -113,7 +130,8 @@ class Standing(Result):
             cells += [interval_bar(*self.between[row.name])] if self.between else []
             rows.append(cells + ([f"{row.seconds:.2f}"] if details else []))
         columns = ["policy", "Bayes regret", "± se", *(["above the first", "± se"] if details else [])]
-        columns += ["from ts to the optimum"] if self.shares or self.between else []
+        start = NORMAL_START if NORMAL_START in self.shares | self.between else START
+        columns += [f"from {start} to the optimum"] if self.shares or self.between else []
         return TextTable(title, columns + (["seconds"] if details else []), rows, notes)
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
@@ -126,6 +144,12 @@ class Standing(Result):
         bound = None if self.bound is None else self.bound.regret
         figures.bars(axes, self.records(), self.optimum, bound)
         return axes
+
+
+def beginning(names: Iterable[str]) -> str:
+    """The policy among these at which the way to the optimum begins."""
+    known = set(names)
+    return NORMAL_START if NORMAL_START in known and START not in known else START
 
 
 def share_bar(share: Mean, width: int = 10) -> str:
@@ -209,6 +233,23 @@ def compare(
     limit, words = known_bound(task, regret, certify, time.perf_counter() - began)
     found = Standing.of(table, regret, f"{note}{words}", limit)
     return found.without(START) if unasked else found
+
+
+def locate(
+    policy: Given, name: str, problem: Problem, best: float | None, certify: float | None, **how: Any
+) -> Standing:
+    """Where a policy stands beside Thompson sampling, if that can play the problem.
+
+    `best` is the optimum's regret, None if it is unknown: then a bound takes `certify` seconds, or a tenth
+    of what this takes. `how` are further arguments of `evaluate`.
+    """
+    began = time.perf_counter()
+    fair = references.fair(problem)
+    start = beginning(fair)
+    entries: dict[str, Any] = {start: fair[start]} if start in fair else {}
+    table = evaluate(entries | {name: policy}, problem, **how)
+    limit, words = known_bound(problem, best, certify, time.perf_counter() - began)
+    return Standing.of(table, best, words, limit)
 
 
 def stages(entries: Iterable[str]) -> list[str]:

@@ -55,8 +55,8 @@ def optimum(problem: Problem, reward_of: Callable[[Problem], float]) -> Known:
     if isinstance(prior, priors.Linear) and _has_opposite_arms(prior):
         sd = float(prior.within * prior.scale)
         cost = signs.regrets(prior.dims, problem.horizon, sd, float(vars(prior.rewards)["sd"]))
-        found = float(cost.uniform - cost.optimal), float(cost.optimal)
-        return Known(*found, "closed form: both arms show the same")
+        optimal = float(cost.optimal)
+        return Known(float(cost.uniform) - optimal, optimal, "closed form: both arms show the same")
     raise InputError(
         f"the optimum of a {prior.kind} prior with contexts is not known: it is for opposite features that "
         "change, groups, finite contexts and the wheel"

@@ -30,6 +30,8 @@ from gradband.policies import (
     HierarchicalTS,
     LinSoftElim,
     Policy,
+    Pretrained,
+    PretrainedBeta,
     binding,
     named,
     references,
@@ -151,9 +153,13 @@ def usual_policies(problem: Problem, key: jax.Array) -> dict[str, Policy]:
     if problem.prior.contextual:
         pass  # what knows no contexts is no rival
     elif problem.unit:
-        # Bayes-UCB, which is slow, takes the place of Gittins indices where there are none.
+        # Bayes-UCB, which is slow, and the pretrained policy take the place of Gittins indices where there
+        # are none; these know only zeros and ones.
         indices = any(isinstance(policy, Gittins) for policy in found.values())
         found |= {"ucb1": UCB1()} | ({} if indices else {"bayes-ucb": BayesUCB()})
+        near = None if problem.prior.moves else references.with_prior(Pretrained.name, problem)
+        if near is not None and (isinstance(near, PretrainedBeta) or not indices):
+            found[Pretrained.name] = near
     else:
         scale = float(f"{2 * reward_scale(problem, key):.4g}")
         found |= {f"ucb1:scale={scale:g}": UCB1(scale=scale)}

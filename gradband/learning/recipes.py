@@ -221,6 +221,9 @@ INDEX = Recipe(
         optimizer=partial(clipped_adam, rate=0.005, fall=1.0, warm=0.1),
     ),
 )
+PRETRAINED = dataclasses.replace(
+    INDEX, iterations=100, optimizer=partial(clipped_adam, rate=0.0003, warm=0.1)
+)
 RECIPES = {
     "gradband": GRADBAND,
     "algorithm-1": ALGORITHM_1,
@@ -238,9 +241,8 @@ USUAL = {
     "lstm-gaussian": NETWORK,
     "index-gaussian": INDEX,
     "index-by-arm": INDEX,
-    "pretrained": dataclasses.replace(
-        INDEX, iterations=100, optimizer=partial(clipped_adam, rate=0.0003, warm=0.1)
-    ),
+    "pretrained": PRETRAINED,
+    "pretrained-beta": PRETRAINED,
     "discounted-softelim": dataclasses.replace(GRADBAND, iterations=60),
     "discounted-kl-softelim": dataclasses.replace(GRADBAND, iterations=20),
     "discounted-index": dataclasses.replace(INDEX, survey=True),

@@ -162,7 +162,7 @@ class RegretOverTheta(Panel):
                 found[entry] = benchmark(entry, self.on(), self.regret_instances)
                 if policy == "softelim":
                     found[f"exact {entry}"] = {"do": "exact", "problem": self.on(), "policy": entry}
-        return found
+        return found | {"optimum": {"do": "optimum", "problem": plain(self.on())}}
 
     def series(self, results: Results) -> list[Series]:
         curves = []
@@ -174,6 +174,9 @@ class RegretOverTheta(Panel):
             exact = [results[f"exact softelim:theta={theta:g}"]["regret"] for theta in self.thetas]
             curves.append(Series("SoftElim, exact", self.thetas, exact))
         return curves
+
+    def levels(self, results: Results) -> list[Level]:
+        return [Level("optimum", results["optimum"]["regret"], 0.0)]
 
     def settings(self) -> str:
         bars = "bars: standard errors, bands: 95 % confidence"

@@ -139,7 +139,7 @@ class Memory:
         same = all(getattr(old.policy, name, 0) == getattr(new.policy, name, 1) for name in BELIEFS)
         if not same or not isinstance(self.state, Belief) or not isinstance(new.begin(0.0), Belief):
             raise InputError(
-                f"{old.policy.name} cannot be swapped for {new.policy.name}: their beliefs differ, in one of "
+                f"{old.policy.name} cannot be swapped for {new.policy.name}: both must have the same "
                 f"{', '.join(BELIEFS)}"
             )
         if new.policy.arms != len(self.arms.active) and not new.policy.flexible:

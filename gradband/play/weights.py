@@ -47,6 +47,8 @@ def weights(
     if settings is None:
         settings = Settings().guarded_as_learned(playable.guardrails)
     own = playable.policy
+    if playable.dims:
+        raise InputError(f"{own.name} decides by contexts: use segment_weights, or a player")
     if not isinstance(own, Counting):
         raise InputError(f"{own.name} remembers more than counts: use a player")
     if own.forgets:

@@ -67,6 +67,7 @@ from gradband.policies.optimal import OptimalGraph as OptimalGraph
 from gradband.policies.optimal import OptimalGrid as OptimalGrid
 from gradband.policies.optimal import OptimalThresholds as OptimalThresholds
 from gradband.policies.platform_ts import PlatformTS as PlatformTS
+from gradband.policies.pretrained_beta import PretrainedBeta as PretrainedBeta
 from gradband.policies.pretrained_index import Pretrained as Pretrained
 from gradband.policies.pretrained_index import pretrained as pretrained
 from gradband.policies.sliding_window_ucb import SlidingWindowUCB as SlidingWindowUCB

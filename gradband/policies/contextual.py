@@ -1,16 +1,15 @@
 """What policies share that believe in linear rewards."""
 
 import dataclasses
-import math
 from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
 from gradband.core.arrays import Array, namespace, nn
 from gradband.core.errors import InputError, number, positive, unknown, whole
 from gradband.policies import beliefs
-from gradband.policies.base import Bounds, Greatest, Params, Policy, Spec, unbounded
+from gradband.policies.base import Greatest, Params, Policy
 from gradband.policies.beliefs import Belief, Seen
 
 MOST_DIMS = 10_000
@@ -110,9 +109,6 @@ class Contextual(Policy):
     def update(self, params: Params, state: Seen, arm: Array, reward: Array) -> Belief:
         return beliefs.observe(state, arm, reward, np.float32(self.sd**2), self.link == "logistic")
 
-    def recommend(self, params: Params, state: Seen) -> Array:
-        return state.mean.argmax()
-
     def noise(self, seen: Seen) -> Array | float:
         """The variances of rewards [K], or of all, on the scale of the linear functions."""
         if self.link == "identity":
@@ -121,14 +117,17 @@ class Contextual(Policy):
         return 1 / namespace(p).maximum(p * (1 - p), np.float32(1e-7))
 
     def short(self, seen: Seen) -> Array:
-        """How far expected rewards are below the greatest [K], in units of 2 sd: of 1 for rewards in [0, 1].
+        """How far expected rewards are below the greatest [K], in units of 2 sd.
 
-        The expected reward of a logistic belief is taken at its mean.
+        That is 1 for rewards in [0, 1] with the usual sd. Those of a logistic belief are taken at its mean.
         """
         if self.link == "identity":
             return seen.gap / (2 * self.sd)
         p = nn(seen.mean).sigmoid(seen.mean)
         return p.max() - p
+
+    def recommend(self, params: Params, state: Seen) -> Array:
+        return state.mean.argmax()
 
     def check_state(self, state: Any, rounds: int) -> None:
         if state.rewards != np.floor(state.rewards) or not 0 <= state.rewards <= rounds:
@@ -138,39 +137,3 @@ class Contextual(Policy):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ContextualIndex(Greatest, Contextual):
     """A policy with linear beliefs that pulls the arm with the greatest index."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Tuned(Contextual):
-    """A contextual policy that learns a few positive numbers, named in `log_scale`.
-
-    Each starts at the setting of its name, and lies within `limits`.
-    """
-
-    limits: ClassVar[dict[str, tuple[float, float]]]
-
-    def check(self) -> None:
-        super().check()
-        for name in sorted(self.log_scale):
-            number(f"{name} of {self.name}", getattr(self, name), *self.limits[name])
-
-    def specs(self) -> dict[str, Spec]:
-        return dict.fromkeys(sorted(self.log_scale), Spec())
-
-    def init(self, key: Array) -> Params:
-        import jax.numpy as jnp
-
-        return {name: getattr(self, name) * jnp.ones(spec.shape) for name, spec in self.specs().items()}
-
-    def compiled(self) -> Self:
-        """Only the first parameters depend on where they start."""
-        return dataclasses.replace(self, **{name: getattr(type(self), name) for name in self.log_scale})
-
-    def bounds(self) -> Bounds:
-        lower, upper = unbounded(self.specs())
-        ends = self.limits.items()
-        return lower | {n: low for n, (low, _) in ends}, upper | {n: high for n, (_, high) in ends}
-
-
-ANY = (1e-6, math.inf)
-"""limits of a positive number"""

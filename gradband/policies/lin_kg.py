@@ -1,4 +1,4 @@
-"""The correlated knowledge gradient (Frazier, Powell and Dayanik, 2009; Ryzhov, Powell and Frazier, 2012)."""
+"""The correlated knowledge gradient (Ryzhov, Powell and Frazier, 2012)."""
 
 import dataclasses
 from typing import ClassVar
@@ -17,8 +17,8 @@ from gradband.policies.envelope import expected_gain
 class LinKnowledgeGradient(ContextualIndex):
     """The arm with the greatest m_i + (rounds left after this one) · (E max_j m′_j − max_j m_j).
 
-    m are the arms' expected rewards, and m′ those after a reward of arm i: m′_j = m_j + Cov(j, i) z / √(Var(i)
-    + σ²), with z standard normal. It is optimal with two rounds left, if features stay.
+    m are the arms' expected rewards, and m′ those after a reward of arm i: m′_j = m_j + Cov(j, i) z /
+    √(Var(i) + σ²), with z standard normal. It is optimal with two rounds left, if features stay.
     """
 
     name: ClassVar[str] = "lin-kg"

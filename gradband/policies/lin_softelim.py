@@ -9,7 +9,7 @@ from gradband.core.arrays import Array, namespace, nn
 from gradband.core.errors import unknown
 from gradband.policies.base import Params, Spec
 from gradband.policies.beliefs import Seen, see
-from gradband.policies.contextual import ANY, Tuned
+from gradband.policies.tuned import ANY, Tuned
 
 SHAPES = ("scalar", "diagonal", "full")
 VARIANCES = ("arm", "difference")

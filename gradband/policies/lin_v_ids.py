@@ -66,6 +66,7 @@ def scattered(rounds: Array, shape: tuple[int, int], dtype: Any) -> Array:
     """Standard normal numbers that depend on their places and the number of rounds alone.
 
     >>> scattered(np.array(3.0), (2, 2), np.float64).round(3).tolist()
+    [[-1.549, 1.629], [0.304, -0.084]]
     """
     xp = namespace(rounds)
     places = np.arange(math.prod(shape), dtype=np.uint32).reshape(shape)

@@ -1,7 +1,8 @@
 """A policy as an ONNX model, for runtimes without Python.
 
-The model is one step: (state, arm, reward) → (next state, probabilities). The policy's JAX functions are
-traced, and each primitive operation is translated to ONNX.
+The model is one step: (state, arm, reward) → (next state, probabilities), and with contexts (state, arm,
+reward, the arm's features, features of the next round) → the same. The policy's JAX functions are traced,
+and each primitive operation is translated to ONNX.
 """
 
 import json
@@ -22,6 +23,8 @@ from gradband.core.arrays import leaf_names
 from gradband.core.errors import InputError
 from gradband.core.extras import needs
 from gradband.core.files import write_atomically
+from gradband.policies.base import Policy
+from gradband.policies.contextual import Contextual
 from gradband.policies.policy_file import Learned
 
 if TYPE_CHECKING:
@@ -38,8 +41,11 @@ def write(model: "onnx.ModelProto", path: str | Path) -> None:
 def as_onnx(learned: Learned) -> "onnx.ModelProto":
     """The model. Its inputs are the state's arrays, an `arm` and its `reward`; its outputs are the
     next state's arrays, named `next_…`, and `probabilities` for the next round. An arm of −1 leaves the
-    state unchanged. The first state is all zeros; if a policy of your own has another, the model's metadata
-    have it as `first_state`, a JSON object of lists by the arrays' names.
+    state unchanged. The first state is all zeros; if a policy has another, the model's metadata have it as
+    `first_state`, a JSON object of lists by the arrays' names.
+
+    With contexts there are two more inputs: the features `x` [d] with which the arm was pulled, and the
+    `features` [K, d] of the arms in the next round; a visitor's are repeated for each arm.
     """
     try:
         import onnx
@@ -57,19 +63,26 @@ def as_onnx(learned: Learned) -> "onnx.ModelProto":
     if not all(np.isfinite(leaf).all() for leaf in leaves):
         raise InputError(f"the first state of {policy.name} has infinite numbers, which JSON cannot hold")
 
+    count = len(leaves)
+    shapes = context_shapes(policy)
+
     def step(*inputs: Array) -> tuple[Array, ...]:
-        *given, arm, reward = inputs
-        state = jax.tree.unflatten(tree, given)
-        after = policy.update(params, state, jnp.maximum(arm, 0), reward)
-        after = jax.tree.map(lambda new, old: jnp.where(arm < 0, old, new), after, state)
-        return *jax.tree.leaves(after), policy.next_probabilities(params, after)
+        state, (arm, reward, *seen) = jax.tree.unflatten(tree, inputs[:count]), inputs[count:]
+        place, before = jnp.maximum(arm, 0), state
+        if isinstance(policy, Contextual):
+            state, place = policy.see_pulled(params, state, seen[0], place)
+        after = policy.update(params, state, place, reward)
+        after = jax.tree.map(lambda new, old: jnp.where(arm < 0, old, new), after, before)
+        shown = policy.see(params, after, seen[1]) if seen else after
+        return *jax.tree.leaves(after), policy.next_probabilities(params, shown)
 
     try:
-        traced = jax.make_jaxpr(step)(*leaves, np.int32(0), np.float32(0))
+        zeros = [np.zeros(shape, np.float32) for shape in shapes.values()]
+        traced = jax.make_jaxpr(step)(*leaves, np.int32(0), np.float32(0), *zeros)
     except NotImplementedError:
         raise InputError(f"{policy.name} draws samples, for which ONNX has no operation") from None
     outputs = [*(f"next_{name}" for name in names), "probabilities"]
-    graph = Graph(onnx, policy.name).traced(traced, [*names, "arm", "reward"], outputs)
+    graph = Graph(onnx, policy.name).traced(traced, [*names, "arm", "reward", *shapes], outputs)
     model = onnx.helper.make_model(
         graph,
         producer_name="gradband",
@@ -88,6 +101,13 @@ def as_onnx(learned: Learned) -> "onnx.ModelProto":
     onnx.helper.set_model_props(model, {key: str(value) for key, value in about.items()})
     onnx.checker.check_model(model, full_check=True)
     return model
+
+
+def context_shapes(policy: Policy) -> dict[str, tuple[int, ...]]:
+    """Names and shapes of the inputs with features, if the policy takes contexts."""
+    if not isinstance(policy, Contextual):
+        return {}
+    return {"x": (policy.dims,), "features": (policy.arms, policy.dims)}
 
 
 _PAIRS = """

@@ -3,14 +3,14 @@
 import dataclasses
 import functools
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from gradband.core import tensor_file
 from gradband.core.arrays import Array, namespace, nn, real
 from gradband.core.errors import number
-from gradband.policies.base import Believing, Bounds, Counts, Params, Spec, unbounded
+from gradband.policies.base import Believing, Bounds, Counting, Counts, Params, Spec, unbounded
 
 FILE = Path(__file__).with_name("pretrained.safetensors")
 HIDDEN, FEATURES = 32, 7  # units of each layer, and inputs per arm
@@ -21,29 +21,21 @@ LEAST_SHARPNESS, MOST_SHARPNESS = 1e-3, 1e6
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Pretrained(Believing):
-    """p is a sharp softmax of indices that a network has learned, for any K, n and Beta(a, b) prior.
+class PretrainedNetwork(Counting):
+    """A sharp softmax of indices: p ∝ exp(c (index − greatest index) / σ of the arm that has it).
 
-    An arm with the posterior Beta(α, β) and m rounds left has the index μ + σ √(k / (α + β + k)) h, where
-    μ and σ are its posterior mean and standard deviation, k = m − 1, and h is a network's output for α, β
-    and m. The root is the share of σ that k more pulls can resolve, so the last round is greedy. The
-    network was fitted to finite-horizon Gittins indices (docs/pretrained.md); learning starts from there.
-    p ∝ exp(c (index − greatest index) / σ of the arm that has it), with the sharpness c, a parameter that
-    starts at `sharpness`: about the arm with the greatest index at 1000, and nearly random at 1.
-
-    Rewards are in [0, 1]; a and b are those of the Beta(a, b) prior of the arms' means.
+    The sharpness c is a parameter that starts at `sharpness`: about the arm with the greatest index at
+    1000, and nearly random at 1. The others are the weights of the network that comes with the package.
     """
 
-    name: ClassVar[str] = "pretrained"
-    binary: ClassVar[bool] = False
+    differentiable: ClassVar[bool] = True
     unit: ClassVar[bool] = True
-    takes_prior: ClassVar[bool] = True
     log_scale: ClassVar[frozenset[str]] = frozenset({"sharpness"})
     sharpness: float = SHARPNESS
 
     def check(self) -> None:
         super().check()
-        number("sharpness of pretrained", self.sharpness, LEAST_SHARPNESS, MOST_SHARPNESS)
+        number(f"sharpness of {self.name}", self.sharpness, LEAST_SHARPNESS, MOST_SHARPNESS)
 
     def specs(self) -> dict[str, Spec]:
         h = HIDDEN
@@ -57,6 +49,41 @@ class Pretrained(Believing):
         """The parameters that come with the package; this needs no JAX."""
         return self.as_arrays(weights() | {"sharpness": np.float64(self.sharpness)})
 
+    def compiled(self) -> Self:
+        return dataclasses.replace(self, sharpness=SHARPNESS)  # only the first parameters depend on it
+
+    def bounds(self) -> Bounds:
+        lower, upper = unbounded(self.specs())
+        return lower | {"sharpness": LEAST_SHARPNESS}, upper | {"sharpness": MOST_SHARPNESS}
+
+    def index(self, params: Params, state: Any) -> tuple[Array, Array]:
+        """The arms' indices [K], and their posterior standard deviations [K]."""
+        raise NotImplementedError
+
+    def log_probs(self, params: Params, state: Any) -> Array:
+        index, spread = self.index(params, state)
+        gap = index.max() - index
+        scale = namespace(index).where(gap == 0, spread, 0).max()
+        scores = -params["sharpness"] * gap / scale
+        return nn(scores).log_softmax(scores)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Pretrained(PretrainedNetwork, Believing):
+    """p is a sharp softmax of indices that a network has learned, for any K, n and Beta(a, b) prior.
+
+    An arm with the posterior Beta(α, β) and m rounds left has the index μ + σ √(k / (α + β + k)) h, where
+    μ and σ are its posterior mean and standard deviation, k = m − 1, and h is a network's output for α, β
+    and m. The root is the share of σ that k more pulls can resolve, so the last round is greedy. The
+    network was fitted to finite-horizon Gittins indices (docs/pretrained.md); learning starts from there.
+
+    Rewards are in [0, 1]; a and b are those of the Beta(a, b) prior of the arms' means.
+    """
+
+    name: ClassVar[str] = "pretrained"
+    binary: ClassVar[bool] = False
+    takes_prior: ClassVar[bool] = True
+
     def suited(self, a: float, b: float, pulls_per_round: int = 1) -> Self:
         """The policy for this prior, and for batches, within which decisions should be spread.
 
@@ -67,26 +94,11 @@ class Pretrained(Believing):
             sharpness = max(4.0, 30 * pulls_per_round**-0.4)
         return dataclasses.replace(self, a=a, b=b, sharpness=sharpness)
 
-    def compiled(self) -> Self:
-        return dataclasses.replace(self, sharpness=SHARPNESS)  # only the first parameters depend on it
-
-    def bounds(self) -> Bounds:
-        lower, upper = unbounded(self.specs())
-        return lower | {"sharpness": LEAST_SHARPNESS}, upper | {"sharpness": MOST_SHARPNESS}
-
     def index(self, params: Params, counts: Counts) -> tuple[Array, Array]:
-        """The arms' indices [K], and their posterior standard deviations [K]."""
         left = namespace(counts.pulls).maximum(self.horizon - counts.rounds, 1)
         ones, zeros = self.posterior(counts)
         mean, spread, resolved = moments(ones, zeros, left)
         return mean + spread * resolved * network(params, features(ones, zeros, left)), spread
-
-    def log_probs(self, params: Params, state: Counts) -> Array:
-        index, spread = self.index(params, state)
-        gap = index.max() - index
-        scale = namespace(index).where(gap == 0, spread, 0).max()
-        scores = -params["sharpness"] * gap / scale
-        return nn(scores).log_softmax(scores)
 
 
 def pretrained(a: float = 1.0, b: float = 1.0) -> Pretrained:

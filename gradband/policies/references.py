@@ -22,6 +22,7 @@ from gradband.policies import (
     HierarchicalTS,
     Policy,
     Pretrained,
+    PretrainedBeta,
     SlidingWindowUCB,
     ThompsonSampling,
     binding,
@@ -43,6 +44,8 @@ PRIOR = "prior"
 DRAWN = 1000  # instances of a prior that is not a beta prior, to find one like it
 WEAKEST, STRONGEST = 0.4, 1e5  # pseudo-counts of a beta prior like another
 
+LINEAR = priors.Linear, priors.LinearByArm
+"""priors that policies with linear beliefs can have"""
 NORMAL = {
     "ts": "ts-gaussian",
     "gittins": "gittins-gaussian",
@@ -83,6 +86,8 @@ def with_prior(name: str, problem: Problem) -> Policy:
     if not problem.unit:
         raise InputError(f"{name}:{PRIOR} needs rewards in [0, 1], which this problem does not have")
     if isinstance(policy, Pretrained):
+        if _has_exact_posterior(problem, prior):
+            return with_prior(PretrainedBeta.name, problem)
         return policy.suited(*beta_like(prior), problem.pulls_per_round)
     if isinstance(prior, priors.Hierarchical):
         if isinstance(policy, ThompsonSampling | HierarchicalTS) and not policy.forgets:
@@ -100,6 +105,14 @@ def _suitable(name: str, problem: Problem, prior: priors.Prior) -> str:
         return NORMAL.get(name, name)
     alone = isinstance(prior, priors.Beta) and isinstance(prior.rewards, rewards.Beta)
     return EXACT.get(name, name) if alone and not problem.prior.moves else name
+
+
+def _has_exact_posterior(problem: Problem, prior: priors.Prior) -> bool:
+    """Whether rewards are beta variables of arms that are alike and stay the same."""
+    if not (isinstance(prior, priors.Beta) and isinstance(prior.rewards, rewards.Beta)):
+        return False
+    alike = len({*prior.a.tolist()}) == len({*prior.b.tolist()}) == 1
+    return alike and not problem.prior.moves
 
 
 def _shapes(name: str, prior: priors.Prior) -> dict[str, Any]:
@@ -168,18 +181,21 @@ def linear_numbers_of(name: str, prior: priors.Prior) -> dict[str, Any]:
     """The settings with which a policy with linear beliefs has this prior, or its first two moments."""
     if not prior.contextual:
         raise InputError(f"{name}:{PRIOR} needs a problem with contexts, and a {prior.kind} prior has none")
-    if not isinstance(prior, priors.Linear):
+    if not isinstance(prior, LINEAR):
         raise InputError(f"{name}:{PRIOR} can't use a {prior.kind} prior: give it settings")
-    numbers = {"model": "linear", "mean": float(prior.mean), "within": float(prior.within)}
+    found: dict[str, Any] = {"model": "by-arm"} if prior.shares_context else {}
+    for which in ("mean", "within"):
+        given = np.asarray(getattr(prior, which), float).tolist()
+        found[which] = tuple(given) if isinstance(given, list) else given
     law = prior.rewards
-    return numbers | ({"sd": float(law.sd)} if isinstance(law, rewards.Gaussian) else {"link": "logistic"})
+    return found | ({"sd": float(law.sd)} if isinstance(law, rewards.Gaussian) else {"link": "logistic"})
 
 
 def by_name(policy: Policy, problem: Problem) -> Policy:
     """A policy as its name alone stands for on a problem: with its prior, if it `takes_prior` and can."""
     if not policy.takes_prior:
         return policy
-    usable = isinstance(problem.prior, priors.Linear) if isinstance(policy, Contextual) else problem.unit
+    usable = isinstance(problem.prior, LINEAR) if isinstance(policy, Contextual) else problem.unit
     return with_prior(policy.name, problem) if usable else policy
 
 
@@ -221,7 +237,7 @@ def fair(problem: Problem) -> dict[str, Policy]:
 def _fair_with_contexts(problem: Problem) -> dict[str, Policy]:
     """Policies with linear beliefs: with the problem's prior, or with a θ for each arm if it has no θ."""
     kinds = LinTS, LinBayesUCB, LinGreedy
-    if isinstance(problem.prior, priors.Linear):
+    if isinstance(problem.prior, LINEAR):
         return {f"{kind.name}:{PRIOR}": with_prior(kind.name, problem) for kind in kinds}
     return {f"{kind.name}:model=by-arm": kind(model="by-arm") for kind in kinds}
 

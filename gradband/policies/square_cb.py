@@ -6,7 +6,7 @@ from typing import ClassVar
 from gradband.core.arrays import Array, namespace
 from gradband.policies.base import Params
 from gradband.policies.beliefs import Seen
-from gradband.policies.contextual import ANY, Tuned
+from gradband.policies.tuned import ANY, Tuned
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -106,8 +106,8 @@ def regrets(horizon: int, losses: Losses = USUAL, nodes: int = 16) -> Regrets:
 def regrets_at(delta: float, horizon: int, losses: Losses = USUAL, nodes: int = 24) -> Regrets:
     """Regrets if δ is this, of policies that believe δ ~ U(0, 1).
 
-    The optimal policy explores where r is a little nearer to `low`, as it counts what that shows: by at
-    most a few per cent of τ, and so of the difference between `greedy` and `exploring`.
+    The optimal policy also counts what lo = r would have been worth, so it explores a little nearer to lo:
+    by a few per cent of τ, and so of the difference between `greedy` and `exploring`, at most.
 
     >>> found = regrets_at(0.99, horizon=2000)
     >>> round(found.greedy, 3), round(found.exploring, 3), round(found.uniform)

@@ -92,6 +92,11 @@ def _no_answer(ledger: "Ledger", active: "list[Arm]") -> str:
             f"({words.p_value(ledger.totals.rewarded.p_value)}). Are zeros not reported, or rewards lost? "
             "If only successes are reported, set a wait."
         )
+    if ledger.contexts:
+        return (
+            "arms were chosen by contexts, and which is best depends on them. The gain over an equal split "
+            "says what that choice is worth."
+        )
     return ""
 
 

@@ -18,6 +18,10 @@ TUNED_FOR = 1000.0  # pulls at which the sequence for unbounded rewards is narro
 Interval = tuple[np.ndarray, np.ndarray]
 
 
+NOTHING = {True: np.array([[0.0], [1.0]]), False: np.array([[-math.inf], [math.inf]])}
+"""intervals of a mean of which nothing is known, for rewards in [0, 1] or any"""
+
+
 def quantile(confidence: float) -> float:
     """The normal quantile of a two-sided interval.
 

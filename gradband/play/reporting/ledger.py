@@ -126,6 +126,7 @@ class Ledger:
         self.now: float | None = None  # the time of the latest event
         self.decisions = self.counted = self.late = self.defaults = self.unweighted = self.swaps = 0
         self.unit = self.binary = True  # all rewards so far are in [0, 1], are 0 or 1
+        self.contexts = False  # whether arms were chosen by contexts
         self.before = 0  # events before the first, which are not known any more
         self.latest: list[float] | None = None  # probabilities of the latest decision
         self._open: OrderedDict[str, Pending] = OrderedDict()  # in the order of decisions
@@ -233,6 +234,7 @@ class Ledger:
         if self._known is None:
             self._known = self.totals.counts[:2].copy()
         made = Pending(time, pulls, propensity, shares, self.active, self._known)
+        self.contexts = self.contexts or "xs" in event
         self._open[id] = made
         self.latest = shares
         self.decisions += 1 if isinstance(pulls, int) else int(sum(pulls))
@@ -373,7 +375,9 @@ class Ledger:
         totals.value = totals.value + value_sums(played, active).sum(1)
         if known.any():
             played = Played(*(getattr(played, field.name)[known] for field in dataclasses.fields(Played)))
-            totals.scores = totals.scores + arm_sums(played).sum(1)
+            # A weight may depend on the past, but not on the context: it would prefer some visitors.
+            alike = active[known].astype(float) if self.contexts else None
+            totals.scores = totals.scores + arm_sums(played, alike).sum(1)
             if self.unit and self.arms**2 <= MOST_PAIRS:
                 totals.leads = totals.leads + _leads(played)
             totals.rewarded.add(played.shares, played.pulls)

@@ -18,11 +18,18 @@ from gradband.play.reporting import intervals, posterior, words
 from gradband.play.reporting.allocation import Allocation
 from gradband.play.reporting.journals import read_journal
 from gradband.play.reporting.ledger import Event, Ledger
+from gradband.play.reporting.scores import ARM_SUMS
 from gradband.play.reporting.value import Value, value_of
 
 BIAS = (
     "Naive means are biased: an arm that was unlucky is pulled less, and its bad luck stays. Prefer the "
     "estimate with its interval, or the always-valid interval if you look more than once."
+)
+
+CONTEXTS = (
+    "Arms were chosen by contexts, so naive means are those of the visitors that an arm was chosen for. "
+    "Estimates are what it would pay for everyone, for arms that had a chance in every decision. "
+    "Always-valid intervals and P(best) do not hold with contexts, and are left out."
 )
 
 
@@ -213,9 +220,12 @@ def _rows(ledger: Ledger, confidence: float) -> list[Arm]:
     totals = ledger.totals
     n, s, q = totals.pulls, totals.sums, totals.squares
     estimates, errors = intervals.aipw_estimate(totals.scores)
-    around = intervals.score_interval if ledger.binary else intervals.wald_interval
+    score = ledger.binary and not ledger.contexts
+    around = intervals.score_interval if score else intervals.wald_interval
     lows, highs = around(totals.scores, confidence)
-    if ledger.unit:
+    if ledger.contexts:
+        always = np.zeros(len(n)) + intervals.NOTHING[ledger.unit]
+    elif ledger.unit:
         always = intervals.sequence(n, s, confidence)
     else:
         always = intervals.normal_sequence(n, s, q, confidence)
@@ -223,7 +233,8 @@ def _rows(ledger: Ledger, confidence: float) -> list[Arm]:
     shares = _shares_now(ledger)
     rows = []
     for arm, label in enumerate(ledger.labels):
-        known = not math.isnan(estimates[arm]) and n[arm] >= (1 if ledger.binary else 2)
+        known = not math.isnan(estimates[arm]) and n[arm] >= (1 if score else 2)
+        known = known and (not ledger.contexts or had_chances(totals.scores[:, arm]))
         rows.append(
             Arm(
                 arm,
@@ -242,11 +253,17 @@ def _rows(ledger: Ledger, confidence: float) -> list[Arm]:
     return rows
 
 
+def had_chances(sums: np.ndarray) -> bool:
+    """Whether an arm could be pulled in all decisions, from its `ARM_SUMS` with equal weights."""
+    found = dict(zip(ARM_SUMS, sums.tolist(), strict=True))
+    return found["chances"] == found["h"]
+
+
 def _posterior(ledger: Ledger) -> tuple[dict[int, float], dict[int, float]]:
     """P(best) and the expected loss of the active arms, where they can be computed."""
     totals, active = ledger.totals, np.flatnonzero(ledger.active)
     n, s, q = totals.pulls[active], totals.sums[active], totals.squares[active]
-    if not ledger.counted:
+    if not ledger.counted or ledger.contexts:
         return {}, {}
     if ledger.unit:
         of = posterior.beta_posterior(n, s)
@@ -260,9 +277,9 @@ def _posterior(ledger: Ledger) -> tuple[dict[int, float], dict[int, float]]:
 
 
 def _shares_now(ledger: Ledger) -> np.ndarray | None:
-    """Probabilities of the latest decision, or shares of the latest pulls if they are not known."""
+    """Probabilities of the latest decision; of many if they depend on contexts, or shares of pulls."""
     shares = np.zeros(ledger.arms)
-    if ledger.latest is not None:
+    if ledger.latest is not None and not ledger.contexts:
         shares[: len(ledger.latest)] = ledger.latest
     else:
         bins = ledger.totals.shares
@@ -301,6 +318,8 @@ def _series(ledger: Ledger) -> dict[str, Any]:
 def _notes(ledger: Ledger) -> list[str]:
     """What to know before one reads the numbers."""
     notes = [BIAS]
+    if ledger.contexts:
+        notes.append(CONTEXTS)
     if ledger.unweighted:
         some = "No decision" if ledger.unweighted == ledger.counted else "Not every decision"
         notes.append(

@@ -1,0 +1,43 @@
+"""What contextual policies share that learn a few positive numbers."""
+
+import dataclasses
+import math
+from typing import ClassVar, Self
+
+from gradband.core.arrays import Array, real
+from gradband.core.errors import number
+from gradband.policies.base import Bounds, Params, Spec, unbounded
+from gradband.policies.contextual import Contextual
+
+ANY = (1e-6, math.inf)
+"""limits of a positive number"""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Tuned(Contextual):
+    """A contextual policy that learns a few positive numbers, named in `log_scale`.
+
+    Each starts at the setting of its name, and lies within `limits`.
+    """
+
+    limits: ClassVar[dict[str, tuple[float, float]]]
+
+    def check(self) -> None:
+        super().check()
+        for name in sorted(self.log_scale):
+            number(f"{name} of {self.name}", getattr(self, name), *self.limits[name])
+
+    def specs(self) -> dict[str, Spec]:
+        return dict.fromkeys(sorted(self.log_scale), Spec())
+
+    def init(self, key: Array) -> Params:
+        return {name: real(getattr(self, name)) for name in self.specs()}
+
+    def compiled(self) -> Self:
+        """Only the first parameters depend on where they start."""
+        return dataclasses.replace(self, **{name: getattr(type(self), name) for name in self.log_scale})
+
+    def bounds(self) -> Bounds:
+        lower, upper = unbounded(self.specs())
+        ends = self.limits.items()
+        return lower | {n: low for n, (low, _) in ends}, upper | {n: high for n, (_, high) in ends}

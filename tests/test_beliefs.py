@@ -1,0 +1,137 @@
+"""What policies believe of linear rewards, beside solves in double precision."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from every_policy import ARMS, DIMS, bound
+from scipy import linalg, optimize, special
+
+from gradband.policies import beliefs
+from gradband.policies.beliefs import Belief
+
+
+def history(rounds, arms=ARMS, dims=DIMS, seed=0):
+    """Features [rounds, K, d], arms and rewards."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(rounds, arms, dims))
+    return x, rng.integers(arms, size=rounds), rng.normal(size=rounds)
+
+
+def ridge(x, rewards, mean, within, sd):
+    """The mean and the covariance of θ, by solving the normal equations."""
+    precision = np.eye(x.shape[1]) / within**2 + x.T @ x / sd**2
+    cause = np.full(x.shape[1], mean) / within**2 + x.T @ rewards / sd**2
+    return linalg.solve(precision, cause, assume_a="pos"), linalg.inv(precision)
+
+
+@pytest.mark.brief
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("model", ["linear", "by-arm"])
+def test_beliefs_are_those_of_ridge_regression(model, seed):
+    numbers = {"mean": 0.4, "within": 0.8, "sd": 0.5}
+    policy = bound("lin-greedy", ARMS, 60, model=model, **numbers)
+    x, arms, rewards = history(60, seed=seed)
+    state = policy.begin({}, np.int32(0))
+    for features, arm, reward in zip(x, arms, rewards, strict=True):
+        state = policy.update({}, policy.see({}, state, features), arm, reward)
+    seen = policy.see({}, state, x[0])
+    chosen = x[np.arange(60), arms]
+    for arm in range(ARMS):
+        own = np.ones(60, bool) if model == "linear" else arms == arm
+        mean, covariance = ridge(chosen[own], rewards[own], **numbers)
+        root = state.root if model == "linear" else state.root[arm]
+        np.testing.assert_allclose(state.mean if model == "linear" else state.mean[arm], mean, rtol=1e-10)
+        np.testing.assert_allclose(root @ root.T, covariance, rtol=0, atol=1e-13)
+        assert seen.mean[arm] == pytest.approx(x[0, arm] @ mean)
+        assert seen.variance[arm] == pytest.approx(x[0, arm] @ covariance @ x[0, arm])
+        if model == "linear":
+            apart = x[0, arm] - x[0, seen.mean.argmax()]
+            assert seen.apart[arm] == pytest.approx(apart @ covariance @ apart, abs=1e-15)
+
+
+@pytest.mark.brief
+@pytest.mark.parametrize("v", [1e-3, 0.3, 10.0, 1000.0])
+def test_the_mode_of_a_logistic_posterior_is_scipys(v):
+    for mean in np.linspace(-30, 30, 31):
+        for reward in (0.0, 0.4, 1.0):
+            root = optimize.brentq(
+                lambda eta, m=mean, r=reward: eta - m - v * (r - special.expit(eta)),
+                mean - v - 1,
+                mean + v + 1,
+                xtol=1e-14,
+            )
+            surprise, noise = beliefs._mode(np.float64(mean), np.float64(v), np.float64(reward))
+            assert mean + v * surprise == pytest.approx(root, abs=1e-10)
+            p = special.expit(root)
+            assert noise == pytest.approx(1 / max(p * (1 - p), 1e-7), rel=1e-6)
+            single = beliefs._mode(*jnp.float32([mean, v, reward]))[0]
+            assert float(single) == pytest.approx(reward - p, abs=2e-6)
+
+
+def laplace(x, rewards, within):
+    """The mode and the covariance of Laplace's approximation to the posterior of all rewards at once."""
+
+    def loss(theta):
+        logits = x @ theta
+        return (np.logaddexp(0, logits) - rewards * logits).sum() + (theta**2).sum() / (2 * within**2)
+
+    mode = optimize.minimize(loss, np.zeros(x.shape[1]), tol=1e-12).x
+    p = special.expit(x @ mode)
+    return mode, linalg.inv((x.T * p * (1 - p)) @ x + np.eye(x.shape[1]) / within**2)
+
+
+@pytest.mark.brief
+def test_a_logistic_belief_is_close_to_one_fit_of_all_rewards():
+    """200 rewards, one at a time, are not quite all at once: means are off by a fifth of a posterior
+    deviation on average and by one at most, and deviations are 0.7 to 1.05 times as large."""
+    off, ratios = [], []
+    for seed in range(20):
+        x, _, _ = history(200, arms=1, seed=seed)
+        rng = np.random.default_rng(100 + seed)
+        theta = rng.normal(size=DIMS)
+        rewards = (rng.random(200) < special.expit(x[:, 0] @ theta)).astype(float)
+        state = Belief.before(np.zeros(DIMS), np.ones(DIMS), 0)
+        for features, reward in zip(x, rewards, strict=True):
+            state = beliefs.observe(beliefs.see(state, features), np.int32(0), reward, 1.0, True)
+        mode, covariance = laplace(x[:, 0], rewards, 1.0)
+        sds = np.sqrt(np.diag(covariance))
+        off += [np.abs(state.mean - mode) / sds]
+        ratios += [np.sqrt(np.diag(state.root @ state.root.T)) / sds]
+    assert np.max(off) < 1.1
+    assert np.mean(off) < 0.22
+    assert 0.7 < np.min(ratios) < np.max(ratios) < 1.05
+
+
+def worked(dims, rounds, sd, spread, seed=0):
+    """The belief in single precision after many rewards, and the solve in double precision."""
+    rng = np.random.default_rng(seed)
+    x = (rng.normal(size=(rounds, dims)) * spread / np.linalg.norm(spread)).astype(np.float32)
+    theta = rng.normal(size=dims) / dims**0.5
+    rewards = (x @ theta + sd * rng.normal(size=rounds)).astype(np.float32)
+
+    def step(state, row):
+        seen = beliefs.see(state, row[0][None])
+        return beliefs.observe(seen, jnp.int32(0), row[1], np.float32(sd**2), False), None
+
+    first = Belief.before(jnp.zeros(dims), jnp.ones(dims), 0)
+    state, _ = jax.jit(lambda rows: jax.lax.scan(step, first, rows))((x, rewards))
+    mean, covariance = ridge(x.astype(float), rewards.astype(float), 0.0, 1.0, sd)
+    root = np.asarray(state.root, float)
+    return np.asarray(state.mean, float), root @ root.T, mean, covariance
+
+
+@pytest.mark.parametrize(
+    ("sd", "least"),
+    [
+        (1.0, 1.0),
+        pytest.param(0.01, 1.0, marks=pytest.mark.slow),
+        pytest.param(0.1, 1e-3, marks=pytest.mark.slow),
+    ],
+)
+def test_beliefs_in_single_precision_stay_positive_after_many_rewards(sd, least):
+    """63 features and 10⁵ rewards; with little noise; and with features of which some hardly vary."""
+    mean, covariance, right, exact = worked(63, 100_000, sd, np.geomspace(1, least, 63))
+    assert linalg.eigvalsh(covariance)[0] == pytest.approx(linalg.eigvalsh(exact)[0], rel=1e-3)
+    np.testing.assert_allclose(covariance, exact, rtol=0, atol=1e-3 * np.abs(exact).max())
+    np.testing.assert_allclose(mean, right, rtol=0, atol=1e-4)
