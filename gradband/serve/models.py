@@ -188,11 +188,12 @@ class Reward(BaseModel):
 
 
 class Context(BaseModel):
-    """OpenFeature's evaluation context. Only the targetingKey is used."""
+    """OpenFeature's evaluation context. Tests use its targetingKey, and features if they need some."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
     targeting_key: Annotated[Id, Field(alias="targetingKey")]
+    features: Any = None
 
 
 class Evaluation(BaseModel):
