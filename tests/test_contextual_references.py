@@ -6,11 +6,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import assert_z
-from every_policy import bound, features
+from every_policy import CONTEXTUAL, bound, features
 from scipy import stats
 
 import gradband as gb
-from gradband.policies import Counts, envelope
+from gradband.policies import Counts, binding, envelope, given, references
 from gradband.policies.lin_v_ids import scattered
 from gradband.problems import rewards
 
@@ -227,3 +227,76 @@ def test_regrets_on_few_arms_are_the_known_ones(policy, known):
 def test_regrets_are_the_known_ones(policy, known, place):
     few = policy == "lin-v-ids"
     compare(policy, gb.problems.named(NAMES[place]), known[place], 2000 if few else 20_000)
+
+
+ARMS = [("lin-ts", (9.74, 0.18)), ("lin-bayes-ucb", (8.25, 0.18)), ("lin-v-ids", (7.97, 0.48))]
+
+
+@pytest.mark.parametrize(
+    ("policy", "known"),
+    [pytest.param(*row, marks=[pytest.mark.slow] * (row[0] == "lin-v-ids")) for row in ARMS],
+)
+def test_regrets_with_one_hot_features_are_those_of_five_arms(policy, known):
+    """Means are U[0, 1], which the policies believe to be N(½, 1/12); 500 rounds, noise of 0.3."""
+    law, belief = rewards.Gaussian(0.3), {"mean": 0.5, "within": 12**-0.5}
+    prior = gb.priors.Linear(5, 5, **belief, theta="uniform", table=np.eye(5), rewards=law)
+    compare(policy, gb.Problem(prior, 500), known, 1000 if policy == "lin-v-ids" else 10_000)
+
+
+# The prior
+
+
+@pytest.mark.brief
+def test_names_alone_have_the_prior_of_a_linear_problem():
+    problem = gb.problems.named("lin-5")
+    for name in CONTEXTUAL:
+        found, asked = (given.parse_policy(text, problem) for text in (name, f"{name}:prior"))
+        assert (asked.mean, asked.within, asked.sd) == (0.5, 12**-0.5, 1.5)
+        assert (found == asked) == (name != "lin-ucb")
+        assert given.parse_policy(f"{name}:sd=2", problem).within in (
+            0.5,
+            1.0,
+        )
+    own = gb.priors.LinearByArm(3, 2, mean=[1.0, 0.0], within=[2.0, 1.0])
+    found = given.parse_policy("lin-ts", gb.Problem(own, 20))
+    assert (found.model, found.mean, found.within) == ("by-arm", (1.0, 0.0), (2.0, 1.0))
+    zeros_and_ones = gb.Problem(gb.priors.Linear(3, 2, rewards=rewards.Bernoulli()), 20)
+    assert given.parse_policy("lin-ts", zeros_and_ones).link == "logistic"
+    assert list(references.fair(problem)) == ["lin-ts:prior", "lin-bayes-ucb:prior", "lin-greedy:prior"]
+    by_arm = references.fair(gb.problems.named("groups"))
+    assert list(by_arm) == [f"lin-{name}:model=by-arm" for name in ("ts", "bayes-ucb", "greedy")]
+    for text, policy in by_arm.items():
+        assert given.parse_policy(text, gb.problems.named("groups")) == policy
+
+
+@pytest.mark.brief
+@pytest.mark.parametrize(
+    ("text", "where", "words"),
+    [
+        ("lin-ts:prior", "uniform-2", "needs a problem with contexts, and a beta prior has none"),
+        ("lin-ts", "uniform-2", "needs contexts, which this problem does not have"),
+        ("lin-ts:prior", "groups", "can't use a groups prior: give it settings"),
+        ("lin-ts", "groups", "use model=by-arm"),
+        ("ts:prior", "dpt-linear", "can't use a linear prior"),
+        ("lin-kg:link=logistic", "dpt-linear", "lin-kg needs link=identity, not logistic"),
+        ("lin-v-ids:samples=0", "dpt-linear", "samples of lin-v-ids must be a whole number of at least 1"),
+        ("lin-ucb:width=-1", "dpt-linear", "width of lin-ucb must be a finite number in"),
+    ],
+)
+def test_what_does_not_fit_is_refused(text, where, words):
+    problem = gb.problems.named(where)
+    with pytest.raises(gb.InputError, match=words):
+        binding.check(given.parse_policy(text, problem), problem)
+
+
+def test_policies_that_know_no_contexts_play_them_all_the_same():
+    """They ignore them, and are worse for it."""
+    problem = gb.Problem(gb.priors.Linear(3, 2, changing=True, rewards=rewards.Bernoulli()), 60)
+    table = gb.evaluate(["lin-ts", "ts", "softelim", "ucb1"], problem, instances=1000, progress=False)
+    assert all(table.difference(name, "lin-ts").mean > 2 for name in ("ts", "softelim", "ucb1"))
+
+
+@pytest.mark.brief
+def test_explain_says_that_it_knows_no_contexts():
+    with pytest.raises(gb.InputError, match="explain needs a problem without contexts"):
+        gb.explain("lin-softelim", gb.problems.named("dpt-linear"))

@@ -216,6 +216,9 @@ def explain(
     problem = as_problem(problem)
     if problem.arms < 2:
         raise InputError("with one arm there is nothing to explain")
+    if problem.prior.contextual:
+        why = "what it shows depends on counts alone, and here on contexts as well"
+        raise InputError(f"explain needs a problem without contexts: {why}")
     bound, params = given.bind(policy, problem, seed)
     fresh, instances = fresh_instances(problem, instances)
     on = blocks.workers(devices, memory)

@@ -44,6 +44,8 @@ PRIOR = "prior"
 DRAWN = 1000  # instances of a prior that is not a beta prior, to find one like it
 WEAKEST, STRONGEST = 0.4, 1e5  # pseudo-counts of a beta prior like another
 
+LINEAR = priors.Linear, priors.LinearByArm
+"""priors that policies with linear beliefs can have"""
 NORMAL = {
     "ts": "ts-gaussian",
     "gittins": "gittins-gaussian",
@@ -179,18 +181,21 @@ def linear_numbers_of(name: str, prior: priors.Prior) -> dict[str, Any]:
     """The settings with which a policy with linear beliefs has this prior, or its first two moments."""
     if not prior.contextual:
         raise InputError(f"{name}:{PRIOR} needs a problem with contexts, and a {prior.kind} prior has none")
-    if not isinstance(prior, priors.Linear):
+    if not isinstance(prior, LINEAR):
         raise InputError(f"{name}:{PRIOR} can't use a {prior.kind} prior: give it settings")
-    numbers = {"model": "linear", "mean": float(prior.mean), "within": float(prior.within)}
+    found: dict[str, Any] = {"model": "by-arm"} if prior.shares_context else {}
+    for which in ("mean", "within"):
+        given = np.asarray(getattr(prior, which), float).tolist()
+        found[which] = tuple(given) if isinstance(given, list) else given
     law = prior.rewards
-    return numbers | ({"sd": float(law.sd)} if isinstance(law, rewards.Gaussian) else {"link": "logistic"})
+    return found | ({"sd": float(law.sd)} if isinstance(law, rewards.Gaussian) else {"link": "logistic"})
 
 
 def by_name(policy: Policy, problem: Problem) -> Policy:
     """A policy as its name alone stands for on a problem: with its prior, if it `takes_prior` and can."""
     if not policy.takes_prior:
         return policy
-    usable = isinstance(problem.prior, priors.Linear) if isinstance(policy, Contextual) else problem.unit
+    usable = isinstance(problem.prior, LINEAR) if isinstance(policy, Contextual) else problem.unit
     return with_prior(policy.name, problem) if usable else policy
 
 
@@ -232,7 +237,7 @@ def fair(problem: Problem) -> dict[str, Policy]:
 def _fair_with_contexts(problem: Problem) -> dict[str, Policy]:
     """Policies with linear beliefs: with the problem's prior, or with a θ for each arm if it has no θ."""
     kinds = LinTS, LinBayesUCB, LinGreedy
-    if isinstance(problem.prior, priors.Linear):
+    if isinstance(problem.prior, LINEAR):
         return {f"{kind.name}:{PRIOR}": with_prior(kind.name, problem) for kind in kinds}
     return {f"{kind.name}:model=by-arm": kind(model="by-arm") for kind in kinds}
 

@@ -73,11 +73,9 @@ class Problem:
         if self.afterwards and not self.prior.knows_means:
             raise InputError("afterwards needs known means, and this prior has none")
         if self.prior.contextual:
-            given = {"pulls_per_round": self.pulls_per_round > 1, "afterwards": self.afterwards > 0}
-            given["delay"] = self.delay is not None
-            for what in (
-                name for name, used in (given | {"delay": self.delay is not None}).items() if used
-            ):
+            apart = {"pulls_per_round": self.pulls_per_round > 1, "afterwards": self.afterwards > 0}
+            apart["delay"] = self.delay is not None
+            for what in (name for name, used in apart.items() if used):
                 raise InputError(f"{what} does not work with contexts: each pull has one of its own")
         if self.horizon % self.pulls_per_round:
             raise InputError(

@@ -103,6 +103,6 @@ class Contextual(Prior):
 
     def describe(self) -> dict[str, Any]:
         instances, features = self._rounds(DIGESTED)
-        drawn = flattened((instances, features, self._means_of(instances, features)))
+        drawn = jnp.asarray(flattened((instances, features, self._means_of(instances, features))))
         digest = prng.digest(drawn)
         return {"kind": self.kind, "arms": self.arms, "dims": self.dims, "digest": digest}
