@@ -216,6 +216,7 @@ ROUTES = {
     ("POST", "/v1/tests/home/arms/red/retire"): "admin",
     ("PUT", "/v1/tests/home/policy"): "admin",
     ("GET", "/v1/tests/home/weights"): "read",
+    ("POST", "/v1/tests/home/weights"): "read",
     ("GET", "/v1/tests/home/report"): "read",
     ("GET", "/v1/policies"): "read",
     ("POST", "/v1/policies"): "admin",

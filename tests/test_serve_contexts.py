@@ -106,14 +106,21 @@ WRONG = (
     ({"pink": [1.0, 2.0, 3.0]}, "no arm of this test"),
     ({LABELS[0]: [1.0, 2.0, 3.0]}, "lacks features"),
     ("red", "must be numbers"),
-    (17, "must have the shape"),
-    ([[[1.0] * DIMS] * ARMS], "must have the shape"),
+    (17, "must be numbers"),
+    ([None, None], "must be numbers"),
+    ([[True] * DIMS] * ARMS, "must be numbers"),
+    ({LABELS[0]: 1.0}, "must be numbers"),
+    ([[[1.0] * DIMS] * ARMS], "must be numbers"),
 )
 
 
 @pytest.mark.parametrize(("context", "says"), WRONG)
 def test_wrong_contexts_are_refused(api, context, says):
+    decide(api, [[1.0] * DIMS] * ARMS, unit="u")
     before = api.ok("GET", "/v1/tests/home")["version"]
+    if says == "must be numbers":  # also for a unit that has its arm
+        body = {"context": context, "unit": "u"}
+        assert says in api.refused(422, "POST", "/v1/tests/home/decide", body, role="decide")
     assert says in api.refused(422, "POST", "/v1/tests/home/decide", {"context": context}, role="decide")
     api.refused(422, "POST", "/v1/tests/home/weights", {"context": context})
     assert api.ok("GET", "/v1/tests/home")["version"] == before

@@ -23,7 +23,7 @@ Id = Annotated[str, Field(min_length=1, max_length=LONGEST_ID)]
 
 Numbers = list[float]
 Features = Annotated[
-    Numbers | list[Numbers] | dict[Label, Numbers],
+    Numbers | list[Numbers] | dict[str, Numbers],
     Field(description="Features of the arms, in their order or by name, or of the visitor."),
 ]
 
