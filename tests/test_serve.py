@@ -15,7 +15,7 @@ from gradband.serve import gate, limits, live, operations, service
 from gradband.serve.options import Options
 from gradband.serve.server import create_app
 from gradband.serve.sqlite import Sqlite
-from gradband.serve.store import StoreError
+from gradband.serve.store import StoreError, open_store
 from gradband.serve.tokens import create_token, read_tokens, revoke_token
 
 
@@ -24,7 +24,7 @@ class Api:
 
     def __init__(self, db, **options):
         self.db = db
-        store = Sqlite(db)
+        store = open_store(str(db))
         store.migrate()
         self.tokens = {role: create_token(store, role) for role in ("decide", "read", "admin")}
         store.close()
@@ -216,6 +216,7 @@ ROUTES = {
     ("POST", "/v1/tests/home/arms/red/retire"): "admin",
     ("PUT", "/v1/tests/home/policy"): "admin",
     ("GET", "/v1/tests/home/weights"): "read",
+    ("POST", "/v1/tests/home/weights"): "read",
     ("GET", "/v1/tests/home/report"): "read",
     ("GET", "/v1/policies"): "read",
     ("POST", "/v1/policies"): "admin",

@@ -42,8 +42,16 @@ def reward(api, id, value):
     api.ok("POST", "/v1/tests/home/reward", {"id": id, "reward": value}, role="decide")
 
 
-def test_the_service_decides_as_a_player_does(api, tmp_path):
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_the_service_decides_as_a_player_does(tmp_path, request, kind):
     """Late rewards, units, an arm that is added and one that goes, and another worker that reads it all."""
+    db = tmp_path / "tests.db" if kind == "sqlite" else request.getfixturevalue("postgres").new()
+    with Api(db) as api:
+        api.new(saved(tmp_path), floor=0.05)
+        check_same(api, tmp_path)
+
+
+def check_same(api, tmp_path):
     settings = Settings(arms=LABELS, floor=0.05)
     player = Player(tmp_path / "policy.safetensors", 5, settings=settings)
     rng, waiting = np.random.default_rng(1), []
@@ -98,14 +106,21 @@ WRONG = (
     ({"pink": [1.0, 2.0, 3.0]}, "no arm of this test"),
     ({LABELS[0]: [1.0, 2.0, 3.0]}, "lacks features"),
     ("red", "must be numbers"),
-    (17, "must have the shape"),
-    ([[[1.0] * DIMS] * ARMS], "must have the shape"),
+    (17, "must be numbers"),
+    ([None, None], "must be numbers"),
+    ([[True] * DIMS] * ARMS, "must be numbers"),
+    ({LABELS[0]: 1.0}, "must be numbers"),
+    ([[[1.0] * DIMS] * ARMS], "must be numbers"),
 )
 
 
 @pytest.mark.parametrize(("context", "says"), WRONG)
 def test_wrong_contexts_are_refused(api, context, says):
+    decide(api, [[1.0] * DIMS] * ARMS, unit="u")
     before = api.ok("GET", "/v1/tests/home")["version"]
+    if says == "must be numbers":  # also for a unit that has its arm
+        body = {"context": context, "unit": "u"}
+        assert says in api.refused(422, "POST", "/v1/tests/home/decide", body, role="decide")
     assert says in api.refused(422, "POST", "/v1/tests/home/decide", {"context": context}, role="decide")
     api.refused(422, "POST", "/v1/tests/home/weights", {"context": context})
     assert api.ok("GET", "/v1/tests/home")["version"] == before
@@ -120,6 +135,14 @@ def test_contexts_where_they_do_not_belong(api, files, tmp_path):
     flag = api("POST", "/ofrep/v1/evaluate/flags/home", {"context": {"targetingKey": "u"}})
     assert flag.status_code == 400
     assert "needs a context" in flag.json()["errorDetails"]
+    body = {"context": {"targetingKey": "u", "features": x, "country": "fr"}}
+    for key in ("home", "plain"):  # which needs none
+        flag = api.ok("POST", f"/ofrep/v1/evaluate/flags/{key}", body)
+        assert flag["variant"] in LABELS
+    flags = api.ok("POST", "/ofrep/v1/evaluate/flags", body)["flags"]
+    assert [flag["reason"] for flag in flags] == ["SPLIT", "SPLIT"]
+    flags = api.ok("POST", "/ofrep/v1/evaluate/flags", {"context": {"targetingKey": "v"}})["flags"]
+    assert [flag.get("errorCode") for flag in flags] == ["GENERAL", None]
     assert [arm["share"] for arm in api.ok("GET", "/v1/tests/home")["arms"]] == [0.0] * ARMS
     large = saved(tmp_path, arms=ARMS, dims=600, model="by-arm")
     assert "at most 1,000,000 can be served" in api.refused(422, "POST", "/v1/policies", large.read_bytes())

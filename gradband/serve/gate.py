@@ -34,6 +34,7 @@ Headers = list[tuple[bytes, bytes]]
 log = logging.getLogger("gradband.serve")
 FAST = re.compile(r"/v1/tests/([^/]+)/(decide|reward)|/ofrep/v1/evaluate/flags(?:/([^/]+))?")
 JSON = (b"content-type", b"application/json")
+NUMBERS = frozenset((int, float))
 SAFE: Headers = [
     (b"x-content-type-options", b"nosniff"),
     (b"cache-control", b"no-store"),
@@ -140,6 +141,8 @@ async def decide(service: Service, key: str, body: Any) -> Any:
             raise InvalidError(f"an id of your own must not start with #, not {shown(id)}")
     if unit is not None:
         check_id("unit", unit)
+    if context is not None:
+        check_context(context)
     return await service.ask(key, operations.decide, id, unit, context)
 
 
@@ -153,6 +156,17 @@ async def reward(service: Service, key: str, body: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidError(f"a reward must be a number, not {shown(value)}")
     return await service.ask(key, operations.reward, id, value)
+
+
+def check_context(given: Any) -> None:
+    """Raises an error unless these are lists of numbers, also if a decision is only repeated."""
+    rows = list(given.values()) if isinstance(given, dict) else given
+    if isinstance(given, list) and set(map(type, given)) <= NUMBERS:
+        return
+    if not isinstance(rows, list) or not all(
+        type(x) is list and set(map(type, x)) <= NUMBERS for x in rows
+    ):
+        raise InvalidError(f"a context must be numbers, in lists of the same length, not {shown(given)}")
 
 
 ROUTES = {"decide": decide, "reward": reward}

@@ -23,7 +23,7 @@ Id = Annotated[str, Field(min_length=1, max_length=LONGEST_ID)]
 
 Numbers = list[float]
 Features = Annotated[
-    Numbers | list[Numbers] | dict[Label, Numbers],
+    Numbers | list[Numbers] | dict[str, Numbers],
     Field(description="Features of the arms, in their order or by name, or of the visitor."),
 ]
 
@@ -188,11 +188,12 @@ class Reward(BaseModel):
 
 
 class Context(BaseModel):
-    """OpenFeature's evaluation context. Only the targetingKey is used."""
+    """OpenFeature's evaluation context. Tests use its targetingKey, and features if they need some."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
     targeting_key: Annotated[Id, Field(alias="targetingKey")]
+    features: Any = None
 
 
 class Evaluation(BaseModel):

@@ -1,7 +1,7 @@
 """OpenFeature's remote evaluation protocol: a test is a flag, its arms are the variants.
 
-The `targetingKey` of the context is the unit. Where a test makes no decisions, the answer has no value, and
-the client uses the default in its code.
+The `targetingKey` of the context is the unit, and its `features` are for tests whose policy takes some.
+Where a test makes no decisions, the answer has no value, and the client uses the default in its code.
 """
 
 import asyncio
@@ -32,23 +32,23 @@ async def evaluate(service: Service, key: str, body: bytes, headers: dict[bytes,
     """Handles `POST /ofrep/v1/evaluate/flags/{key}`, and all running tests if there is no key."""
     named = {"key": key} if key else {}
     try:
-        unit = read_unit(body)
+        unit, features = read_context(body)
     except ContextError as error:
         return 400, named | {"errorCode": error.code, "errorDetails": str(error)}, []
     if not key:
-        return await evaluate_all(service, unit, headers)
+        return await evaluate_all(service, unit, features, headers)
     try:
-        return 200, await evaluate_one(service, key, unit), []
+        return 200, await evaluate_one(service, key, unit, features), []
     except NotFoundError as error:
         return 404, named | {"errorCode": "FLAG_NOT_FOUND", "errorDetails": str(error)}, []
     except InputError as error:
         return 400, named | {"errorCode": "GENERAL", "errorDetails": str(error)}, []
 
 
-async def evaluate_one(service: Service, key: str, unit: str) -> dict[str, Any]:
+async def evaluate_one(service: Service, key: str, unit: str, features: Any) -> dict[str, Any]:
     """A test as a flag."""
     try:
-        made = await service.ask(key, operations.decide, None, unit)
+        made = await service.ask(key, operations.decide_flag, unit, features)
     except ConflictError:  # it is not running
         return {"key": key, "reason": "DISABLED", "variant": "default"}
     except RefusalError as error:
@@ -64,10 +64,10 @@ async def evaluate_one(service: Service, key: str, unit: str) -> dict[str, Any]:
     }
 
 
-async def evaluate_all(service: Service, unit: str, headers: dict[bytes, bytes]) -> Answer:
+async def evaluate_all(service: Service, unit: str, features: Any, headers: dict[bytes, bytes]) -> Answer:
     """All running tests as flags, or 304 if the unit has the arms that it had."""
     keys = await service.reader.read(running)
-    asked = [evaluate_one(service, key, unit) for key in keys]
+    asked = [evaluate_one(service, key, unit, features) for key in keys]
     flags: list[dict[str, Any]] = []
     for key, found in zip(keys, await asyncio.gather(*asked, return_exceptions=True), strict=True):
         if isinstance(found, RefusalError):
@@ -91,8 +91,8 @@ def running(store: Store) -> list[str]:
     return [key for (key,) in rows]
 
 
-def read_unit(body: bytes) -> str:
-    """The unit that a request is about."""
+def read_context(body: bytes) -> tuple[str, Any]:
+    """The unit that a request is about, and its features if there are any."""
     try:
         given = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -106,4 +106,4 @@ def read_unit(body: bytes) -> str:
     if not isinstance(unit, str) or len(unit) > LONGEST_ID:
         told = f"the targetingKey must be a string of 1 to {LONGEST_ID} characters"
         raise ContextError("INVALID_CONTEXT", told)
-    return unit
+    return unit, context.get("features")

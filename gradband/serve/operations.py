@@ -48,6 +48,12 @@ def decide(
     }
 
 
+def decide_flag(turn: Turn, test: LiveTest | None, key: str, unit: str, features: Any) -> Answer:
+    """Chooses an arm for a unit, by the features of its context if the test takes them."""
+    test = need(test, key)
+    return decide(turn, test, key, None, unit, features if test.player.playable.dims else None)
+
+
 def reward(turn: Turn, test: LiveTest | None, key: str, id: str, reward: float) -> Answer:
     """Gives a decision its reward, or corrects the default that it got before."""
     test = need(test, key)
