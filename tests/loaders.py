@@ -24,6 +24,7 @@ from gradband.evaluation import compare_with_defaults
 from gradband.learning.checkpoint import TrainingState
 from gradband.learning.recipe_file import load_recipe
 from gradband.play import journal, service
+from gradband.play.playable import Playable
 from gradband.play.player import Player
 from gradband.play.states import check_state
 from gradband.problems import past_experiments, reward_tables
@@ -39,16 +40,24 @@ def scratch():
 
 
 @functools.cache
-def playable():
+def playable(contexts=False):
     """What players play."""
+    if contexts:
+        return Playable(gb.policies.LinSoftElim(dims=2).bind(3, 20), {"a": np.array(0.7)})
     return Player(written("played.safetensors", made_by(played_file()))).playable
 
 
 @functools.cache
-def header():
+def header(contexts=False):
     """The first line of a journal, without its checksum."""
-    journal.Journal(scratch() / "fresh", Player(playable(), 0)).close()
-    return (scratch() / "fresh").read_bytes().rstrip()[: -len(b',"crc":"00000000"}')] + b"}\n"
+    path = scratch() / f"fresh-{contexts}"
+    journal.Journal(path, Player(playable(contexts), 0)).close()
+    return path.read_bytes().rstrip()[: -len(b',"crc":"00000000"}')] + b"}\n"
+
+
+def features(player):
+    """A context, if the player's policy takes one."""
+    return np.ones((len(player.arms), player.playable.dims)) if player.playable.dims else None
 
 
 def written(name, content):
@@ -111,13 +120,18 @@ def policy(content):
     made = built(content[1:], "policy", PARAMS) if content[:1] > b"\x7f" else content[1:]
     path = written("policy.safetensors", made)
     refused = []
-    for load in (gb.load, lambda path: Player(path).select()):
+    for load in (gb.load, select_once):
         try:
             load(path)
         except InputError as error:
             refused.append(error)
     if refused:
         raise refused[0]
+
+
+def select_once(path):
+    player = Player(path)
+    player.select(context=features(player))
 
 
 def problem(content):
@@ -162,11 +176,11 @@ def checkpoint(content):
     TrainingState({"theta": np.float32(1)}, written("checkpoint.safetensors", made), SETTINGS).restore()
 
 
-def journals(content):
-    made = sealed(header() + content[1:]) if content[:1] > b"\x7f" else content[1:]
-    player = Player(playable(), 0)
+def journals(content, contexts=False):
+    made = sealed(header(contexts) + content[1:]) if content[:1] > b"\x7f" else content[1:]
+    player = Player(playable(contexts), 0)
     with journal.Journal(written("journal", made), player):
-        player.probabilities()
+        player.probabilities(features(player))
 
 
 def reports(content):
@@ -185,19 +199,19 @@ def parquets(content):
         reward_tables.read_table(written("rewards.parquet", content[1:]))
 
 
-def state(content):
-    player = Player(playable(), 0)
+def state(content, contexts=False):
+    player = Player(playable(contexts), 0)
     try:
         given = json.loads(content)
     except (ValueError, RecursionError):
         return
     player.restore(given)
-    player.select()
+    player.select(context=features(player))
     check_state(player, player.state())
 
 
-def requests(content):
-    player = Player(playable(), 0)
+def requests(content, contexts=False):
+    player = Player(playable(contexts), 0)
     for number, line in enumerate(content.split(b"\n")):
         json.loads(service.respond(player, None, line, number))
 
@@ -218,6 +232,9 @@ LOADERS = {
     "report": reports,
     "state": state,
     "requests": requests,
+    "journal-with-contexts": functools.partial(journals, contexts=True),
+    "state-with-contexts": functools.partial(state, contexts=True),
+    "requests-with-contexts": functools.partial(requests, contexts=True),
 }
 
 
@@ -240,17 +257,20 @@ def torn(content, entries):
     return described(arrays, entries) + metadata["about"].encode()
 
 
-def played():
+def played(contexts=False):
     """Lines of a journal, and the state after them."""
     events = []
-    player = Player(playable(), 0, record=events.append)
+    player = Player(playable(contexts), 0, record=events.append)
     for i in range(6):
-        arm = player.select(f"d{i}" if i % 2 else None)
+        arm = player.select(f"d{i}" if i % 2 else None, context=features(player))
         if i != 3:
             player.update(arm, i % 2)
     player.add_arm()
     player.retire(0)
-    player.update_many(player.select_many(5), [0, 1, 1])
+    if contexts:
+        player.select(unit="u", context=features(player))
+    else:
+        player.update_many(player.select_many(5), [0, 1, 1])
     return [json.dumps(event, separators=(",", ":")).encode() for event in events], player.state()
 
 
@@ -258,9 +278,9 @@ def corpus(name):
     """Bytes to begin with."""
     if name == "policy":
         whole = [made_by(played_file())]
-        from every_policy import ALL, learned
+        from every_policy import ALL, CONTEXTUAL, learned
 
-        whole += [made_by(learned(policy).save) for policy in ALL]
+        whole += [made_by(learned(policy).save) for policy in (*ALL, *CONTEXTUAL)]
         return [b"\0" + content for content in whole] + [
             b"\xff" + torn(content, PARAMS) for content in whole
         ]
@@ -309,11 +329,21 @@ def corpus(name):
         state.save()
         state.close()
         return [b"\0" + path.read_bytes(), b"\xff" + torn(path.read_bytes(), ENTRIES)]
-    events, after = played()
-    if name in ("journal", "report"):
-        return [b"\0" + sealed(header() + b"\n".join(events)), b"\xff" + b"\n".join(events)]
-    if name == "state":
-        return [json.dumps(state).encode() for state in (after, Player(playable(), 0).state())]
+    contexts = name.endswith("with-contexts")
+    events, after = played(contexts)
+    if name.startswith(("journal", "report")):
+        return [b"\0" + sealed(header(contexts) + b"\n".join(events)), b"\xff" + b"\n".join(events)]
+    if name.startswith("state"):
+        return [json.dumps(state).encode() for state in (after, Player(playable(contexts), 0).state())]
+    if contexts:
+        x, named = [[0.5, 1], [0, 1], [-1, 2]], {"0": [0.5, 1], "1": [0, 1], "2": [-1, 2]}
+        lines = [{"op": "select", "context": x}, {"op": "weights", "context": named}]
+        lines += [
+            {"op": "select", "unit": "u", "context": named},
+            {"op": "update", "id": "#1", "reward": 2},
+        ]
+        lines += [{"op": "recommend", "context": x}, {"op": "probabilities", "context": x}, {"op": "state"}]
+        return [b"\n".join(json.dumps(line).encode() for line in lines)]
     lines = [{"op": "select"}, {"op": "update", "id": "#1", "reward": 1}, {"op": "state"}, {"op": "add"}]
     lines += [{"op": "retire", "arm": 0}, {"op": "select", "count": 5, "id": "x"}, {"op": "probabilities"}]
     lines += [{"op": "update", "id": "x", "rewards": [0, 1, 1]}, {"op": "restore", "state": after}]
