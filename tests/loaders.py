@@ -286,12 +286,15 @@ def corpus(name):
         ]
     if name == "problem":
         written("given.npz", npz())
+        written("given.csv", b"size,kind\n1,a\n2,b\n3,a\n4,b\n5,a\n")
         past_experiments.save(scratch() / "given.safetensors", split())
         texts = [files.toml(problems.named(known).describe()) for known in problems.NAMED]
         rest = {"horizon": 6, "name": "x"}
         rest |= {"fit": {"chosen": "beta", "file": "given.safetensors", "others": []}}
         for prior in (
             {"kind": "table", "file": "given.npz", "held_out": 0.5},
+            {"kind": "classification", "file": "given.csv", "label": "kind", "features": ["size"]},
+            {"kind": "linear-by-arm", "arms": 2, "dims": 2, "mean": [0.0, 1.0], "pool": [[1.0, 2.0]]},
             {"kind": "hierarchical", "arms": 3, "a": 1.0, "b": 2.0, "strength": 3.0},
             {"kind": "mixture", "arms": 3, "weights": [0.5, 0.5], "a": [1.0, 2.0], "b": [3.0, 4.0]},
             {"kind": "gaussian", "arms": 2, "mean": 0.0, "sd": 1.0},

@@ -1,5 +1,7 @@
 """Rows of features with labels as problems, from every kind of table."""
 
+import functools
+
 import duckdb
 import jax
 import jax.numpy as jnp
@@ -62,6 +64,7 @@ def test_a_file_beside_a_problem_file(tmp_path):
         ('checksum = "0"\n', "has changed"),
         ('features = ["age", "weight"]\n', "unknown column 'weight'"),
         ('features = ["age", "kind"]\n', "without the label"),
+        ("features = 5\n", "must be a list of columns, not 5"),
         ("held_out = 2\n", "held_out"),
         ('intercept = "yes"\n', "intercept"),
         ('[rewards]\nkind = "gaussian"\n', "remove \\[rewards\\]"),
@@ -110,15 +113,22 @@ def test_wrong_arguments_are_refused():
         Classification(x, [0, 1, 0])
 
 
+@functools.cache
+def compiled(prior):
+    """Features and means of an instance's rounds."""
+
+    def one(instance, t):
+        visit = prior.visit(prng.root(9), instance, t)
+        return visit.features, prior.means(visit)
+
+    return jax.jit(jax.vmap(one, (None, 0)))
+
+
 def played(prior, rounds, seed=0):
     """Features and best arms of the rounds of an instance."""
     instance = prior.sample(prng.fold_in(prng.root(seed), jnp.uint32(1)))
 
-    def one(t):
-        visit = prior.visit(prng.root(9), instance, t)
-        return visit.features, prior.means(visit)
-
-    features, means = jax.vmap(one)(jnp.arange(rounds, dtype=jnp.uint32))
+    features, means = compiled(prior)(instance, np.arange(rounds, dtype=np.uint32))
     assert (np.asarray(means).sum(1) == 1).all()
     return np.asarray(features), np.asarray(means).argmax(1)
 

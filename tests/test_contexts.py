@@ -1,5 +1,6 @@
 """Problems with contexts: where features and means come from, by name, from files and from functions."""
 
+import functools
 import json
 import zlib
 
@@ -13,22 +14,30 @@ import gradband as gb
 from gradband import problems
 from gradband.core import files, prng
 from gradband.core.errors import InputError
-from gradband.policies import LinSoftElim, policy_file
+from gradband.policies import LinSoftElim, policy_file, references
 from gradband.problems import priors
 from gradband.problems.contextual_problems import CONTEXTUAL
+from gradband.solvers import wheel
 
 pytestmark = pytest.mark.brief
 
 
-def rounds(prior, instances=4000, t=0, seed=0):
-    """The features and means of round t of many instances."""
+@functools.cache
+def compiled(prior):
+    """Features and means of round t of instances with these numbers."""
 
-    def one(key):
-        visit = prior.visit(prng.fold_in(key, 7), prior.sample(key), jnp.uint32(t))
+    def one(number, t):
+        key = jax.random.fold_in(prng.root(0), number)
+        visit = prior.visit(prng.fold_in(key, 7), prior.sample(key), t)
         return visit.features, prior.means(visit)
 
-    keys = jax.vmap(lambda i: jax.random.fold_in(prng.root(seed), i))(jnp.arange(instances))
-    return tuple(np.asarray(x, np.float64) for x in jax.jit(jax.vmap(one))(keys))
+    return jax.jit(jax.vmap(one, (0, None)))
+
+
+def rounds(prior, instances=4000, t=0):
+    """The features and means of round t of many instances."""
+    found = compiled(prior)(np.arange(instances), np.uint32(t))
+    return tuple(np.asarray(x, np.float64) for x in found)
 
 
 def assert_moments(drawn, mean, variance):
@@ -79,7 +88,7 @@ def test_features_and_means_have_their_moments(name, spread, variance):
 def test_coordinates_may_differ(kind):
     prior = kind(2, 3, mean=[0, 1, -2], within=[1, 0.5, 2])
     keys = jax.random.split(jax.random.key(0), 4000)
-    drawn = jax.vmap(prior.sample)(keys)
+    drawn = jax.jit(jax.vmap(prior.sample))(keys)
     theta = np.asarray(drawn.theta if kind is priors.Linear else drawn, np.float64)
     assert_moments(theta, np.array([0, 1, -2.0]), np.array([1, 0.25, 4]))
     again = problems.parse(gb.Problem(prior, 10).describe()).prior
@@ -98,6 +107,20 @@ def test_features_may_come_from_a_pool(kind):
         kind(2, 2, pool=[[1.0]])
 
 
+def test_arms_may_share_a_level():
+    prior = priors.LinearByArm(2, 2, mean=1, within=[1, 0.5], between=[2, 0.25])
+    theta = np.asarray(
+        jax.jit(jax.vmap(prior.sample))(jax.random.split(jax.random.key(0), 4000)), np.float64
+    )
+    assert_moments(theta, 1, np.array([5, 0.3125]))
+    products = (theta[:, 0] - 1) * (theta[:, 1] - 1)
+    assert_z(products.mean(0), products.std(0) / np.sqrt(4000), np.array([4, 0.0625]))
+    again = problems.parse(gb.Problem(prior, 10).describe()).prior
+    assert again.describe() == prior.describe()
+    policy = references.with_prior("lin-ts", gb.Problem(prior, 10))
+    np.testing.assert_allclose(policy.within, np.sqrt([5, 0.3125]))
+
+
 def test_visitors_of_linear_by_arm():
     prior = priors.LinearByArm(3, 2, intercept=True, rewards=gb.rewards.Bernoulli())
     features, means = rounds(prior, 100)
@@ -105,7 +128,8 @@ def test_visitors_of_linear_by_arm():
     assert (features[:, 0] == 1).all()
     assert means.shape == (100, 3)
     assert ((means > 0) & (means < 1)).all()
-    thetas = jax.vmap(lambda i: prior.sample(jax.random.fold_in(prng.root(0), i)))(jnp.arange(100))
+    sample = jax.jit(jax.vmap(lambda i: prior.sample(jax.random.fold_in(prng.root(0), i))))
+    thetas = sample(np.arange(100))
     linear = (np.asarray(thetas) * features[:, None]).sum(-1)
     np.testing.assert_allclose(means, 1 / (1 + np.exp(-linear)), rtol=1e-5)
 
@@ -116,8 +140,9 @@ def test_groups_take_turns():
         features, means = rounds(prior, 2000, t)
         np.testing.assert_array_equal(features, np.eye(3)[[t % 3] * 2000])
         assert_moments(means, 2 / 7, 10 / 49 / 8)
-    assert not np.allclose(rounds(prior, 5, 0)[1], rounds(prior, 5, 1)[1])
-    np.testing.assert_array_equal(rounds(prior, 5, 0)[1], rounds(prior, 5, 3)[1])
+    first, second, fourth = (rounds(prior, 2000, t)[1] for t in (0, 1, 3))
+    assert not np.allclose(first, second)
+    np.testing.assert_array_equal(first, fourth)
 
 
 @pytest.mark.parametrize("delta", [0.5, 0.95])
@@ -159,14 +184,19 @@ def test_rewards_of_the_wheel():
         if arm == int(visit.instance.quarter) + 1:
             mean, sd = 50, 0.01
         draw = jax.vmap(lambda key, arm=arm: prior.reward(key, visit, jnp.int32(arm), jnp.uint32(0)))
-        assert_moments(np.asarray(draw(keys), np.float64), mean, sd**2)
+        assert_moments(np.asarray(jax.jit(draw)(keys), np.float64), mean, sd**2)
 
 
-def test_a_learned_policy_explores_the_wheel():
-    problem = gb.Problem(priors.Wheel(0.95), 300)
-    policy = LinSoftElim(**priors.Wheel(0.95).belief(), a=0.01)
-    rows = gb.evaluate([policy, "uniform"], problem, instances=64).rows
-    assert rows[0].regret.mean < 0.05 * rows[1].regret.mean
+def test_linear_beliefs_explore_the_wheel():
+    """Nearly as well as the policy that knows all there is to know of δ."""
+    problem = gb.Problem(priors.Wheel(0.95), 400)
+    assert references.with_prior("lin-greedy", problem).mean == priors.Wheel().belief()["mean"]
+    policies = {"greedy": "lin-greedy", "softelim": LinSoftElim(**problem.prior.belief(), a=0.001)}
+    exact = wheel.regrets_at(0.95, 400)
+    for row in gb.evaluate(policies, problem, instances=500).rows:
+        assert 0.9 * exact.greedy < row.regret.mean < 2 * exact.greedy < 0.01 * exact.uniform, row
+    with pytest.raises(InputError, match="can't use a wheel prior"):
+        references.with_prior("lin-greedy", gb.Problem(priors.Wheel(features="raw"), 400))
 
 
 @pytest.mark.parametrize("count", [2, 3, 5, 6])

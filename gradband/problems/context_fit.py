@@ -121,10 +121,10 @@ def fit(found: ContextRows, held_out: ContextRows, arms: int) -> list[Fit]:
 
     The linear one is chosen anyway: the other tells what features are worth.
     """
-    plain = [dataclasses.replace(each, features=each.features[:, :1]) for each in (found, held_out)]
+    plain, rest = (dataclasses.replace(each, features=each.features[:, :1]) for each in (found, held_out))
     return [
         _fitted("linear", found, held_out, arms, found.columns),
-        _fitted("without features", *plain, arms, found.columns[:1]),
+        _fitted("without features", plain, rest, arms, found.columns[:1]),
     ]
 
 
@@ -167,13 +167,13 @@ def _prior(found: ContextRows, arms: int, said: dict[str, list[float]]) -> prior
     paid: rewards.Reward = rewards.Bernoulli()
     if found.variances is not None:
         paid = rewards.Gaussian(math.sqrt(float(np.average(noise_of(found), weights=found.pulls))))
+    mean = said["mean of"]
     if not found.by_arm:
-        own = {"mean": said["mean of"], "within": _positive(said["sd of"])}
-        same = np.ones(len(found.pulls))
-        return priors.Linear(arms, len(own["mean"]), **own, pool=_pool(found.features, same), rewards=paid)
-    own = {"mean": said["mean of"], "within": _positive(said["sd within arms of"])}
-    between, pool = _positive(said["sd of"]), _pool(found.features, found.pulls)
-    return priors.LinearByArm(arms, len(between), **own, between=between, pool=pool, rewards=paid)
+        pool = _pool(found.features, np.ones(len(found.pulls)))
+        return priors.Linear(arms, len(mean), mean, _positive(said["sd of"]), pool=pool, rewards=paid)
+    within, between = (_positive(said[what]) for what in ("sd within arms of", "sd of"))
+    pool = _pool(found.features, found.pulls)
+    return priors.LinearByArm(arms, len(mean), mean, within, between=between, pool=pool, rewards=paid)
 
 
 def _positive(sds: list[float]) -> list[float]:

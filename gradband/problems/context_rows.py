@@ -28,8 +28,8 @@ class ContextRows(Experiments):
     columns: tuple[str, ...] = ()
 
     def mapped(self, starts: np.ndarray, function: Callable[[np.ndarray], np.ndarray]) -> Self:
-        own = {name: function(getattr(self, name)) for name in ("arm", "features")}
-        return dataclasses.replace(super().mapped(starts, function), **own)
+        arm, features = function(self.arm), function(self.features)
+        return dataclasses.replace(super().mapped(starts, function), arm=arm, features=features)
 
     @property
     def by_arm(self) -> bool:

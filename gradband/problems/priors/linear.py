@@ -1,6 +1,7 @@
 """Arms with features, and expected rewards that are linear in them."""
 
 import dataclasses
+from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
@@ -104,6 +105,7 @@ class Linear(Prior):
 def check_coefficients(prior: Any) -> None:
     """Checks θ and the rewards of a linear prior; means and deviations of each coordinate become arrays."""
     label = f"the {prior.kind} prior"
+    checks: dict[str, Callable[[str, Any], float]]
     checks = {"mean": number, "within": positive, "between": partial(number, low=0.0)}
     for name, check in checks.items():
         if not hasattr(prior, name):
