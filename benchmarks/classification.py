@@ -29,26 +29,31 @@ from gradband.engine.rollout import CONTEXT
 from gradband.policies import CoSoftElim, Spec, SquareCB, binding
 from gradband.policies.beliefs import Belief
 
-HORIZON, INSTANCES = 1000, 16
+HORIZON, INSTANCES, TRAINED_ON = 1000, 16, 32
 LARGEST = 20_000  # numbers in a belief, K d², of sets that are played
-SPLIT, TRAINED_BY, JUDGED_BY = 0, 11, 987_654_321
-TRIES, KEPT, ROUNDS = 24, 4, 3  # of the search: points, the best of them, and how often it narrows
+SPLIT, TRAINED_BY, JUDGED_BY = 1, 11, 987_654_321
+TRIES, KEPT, ROUNDS = 40, 6, 4  # of the search: points, the best of them, and how often it narrows
 RANGES = {"a": (0.003, 1.0), "scale": (1.0, 3000.0), "exponent": (0.2, 1.2)}
-RANGES |= {"start": (0.02, 1.0), "width": (0.03, 1.0)}
+RANGES |= {"start": (0.05, 1.0), "width": (0.03, 1.0), "by_arms": (0.03, 1.0), "by_dims": (0.03, 1.0)}
+BELIEF = ("start", "width", "by_arms", "by_dims")
 
 
 class Rows:
-    """What policies learn besides exploring: θ's intercept is `start` at first, all else 0 ± `width`."""
+    """What policies learn besides exploring: θ is 0 at first, but for the intercept, which is `start`.
+
+    Its standard deviation is `width` (K / 2)^`by_arms` (d / 10)^−`by_dims`.
+    """
 
     def specs(self):
-        return super().specs() | {"start": Spec(), "width": Spec()}
+        return super().specs() | dict.fromkeys(BELIEF, Spec())
 
     def init(self, key):
-        return super().init(key) | {"start": jnp.asarray(0.5), "width": jnp.asarray(0.3)}
+        return super().init(key) | {name: jnp.asarray(RANGES[name][0]) for name in BELIEF}
 
     def begin(self, params, latent):
         first = (np.arange(self.dims) == 0) * params["start"]
-        return Belief.before(first, params["width"] * jnp.ones(self.dims), self.arms)
+        scale = (self.arms / 2) ** params["by_arms"] * (self.dims / 10) ** -params["by_dims"]
+        return Belief.before(first, params["width"] * scale * jnp.ones(self.dims), self.arms)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -64,9 +69,9 @@ class RowsSquareCB(Rows, SquareCB):
 
 
 FAMILIES = {
-    "greedy": (RowsSoftElim(), ("start", "width"), {"a": 1e-6}),
-    "softelim": (RowsSoftElim(), ("a", "start", "width"), {}),
-    "square-cb": (RowsSquareCB(), ("scale", "exponent", "start", "width"), {}),
+    "greedy": (RowsSoftElim(), BELIEF, {"a": 1e-6}),
+    "softelim": (RowsSoftElim(), ("a", *BELIEF), {}),
+    "square-cb": (RowsSquareCB(), ("scale", "exponent", *BELIEF), {}),
 }
 """policies, the numbers that are searched, and those that are fixed"""
 
@@ -98,14 +103,14 @@ def halves(data):
     return names[: len(names) // 2].tolist(), names[len(names) // 2 :].tolist()
 
 
-def played(data, name, family, params, seed):
+def played(data, name, family, params, seed, instances):
     """Rewards per round of each instance."""
     policy, _, fixed = FAMILIES[family]
     problem = problem_of(data, name)
     given = {name: jnp.asarray(value, jnp.float32) for name, value in (params | fixed).items()}
     bound = binding.check(policy, problem)
     entry = gb.Learned(bound, given, {}, {})
-    return gb.evaluate({"x": entry}, problem, instances=INSTANCES, seed=seed, progress=False)["x"].rewards
+    return gb.evaluate({"x": entry}, problem, instances=instances, seed=seed, progress=False)["x"].rewards
 
 
 def search(data, names, family, note):
@@ -125,7 +130,7 @@ def search(data, names, family, note):
         for name in names:  # a set at a time: its program is compiled once
             for i, point in enumerate(fresh):
                 params = dict(zip(wanted, np.exp(point).tolist(), strict=True))
-                totals[i] += played(data, name, family, params, TRAINED_BY).mean() / HORIZON
+                totals[i] += played(data, name, family, params, TRAINED_BY, TRAINED_ON).mean() / HORIZON
             note(f"{family}, search {turn + 1} of {ROUNDS}: {name}")
         points, values = np.concatenate([points, fresh]), np.append(values, totals / len(names))
         note(f"{family}: best so far {values.max():.4f}")
@@ -211,7 +216,7 @@ def main():
     done = {(row["policy"], row["set"]) for row in read(out / "ours.jsonl")}
     for family in given.families:
         for name in (name for name in judge_on if (family, name) not in done):
-            rewards = played(data, name, family, learned[family], JUDGED_BY)
+            rewards = played(data, name, family, learned[family], JUDGED_BY, INSTANCES)
             for i, reward in enumerate(rewards):
                 entry = {"policy": family, "set": name, "instance": i, "reward": float(reward)}
                 write(out / "ours.jsonl", entry)

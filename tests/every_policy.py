@@ -1,6 +1,7 @@
 """Policies of every kind, for tests of what plays them."""
 
 import dataclasses
+import functools
 
 import jax
 import numpy as np
@@ -59,3 +60,9 @@ def learned(name, arms=ARMS, horizon=HORIZON, **settings):
     if name in ("kl-softelim", "beta-softelim"):
         params = {"theta": 0.4, "a": 0.7, "b": 2.3}
     return Learned(policy, policy.as_params(params), {}, {})
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def compiled(policy, method, *given):
+    """What a method of a policy gives, by one program: outside of jit each operation would be one."""
+    return getattr(policy, method)(*given)

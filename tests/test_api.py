@@ -86,7 +86,9 @@ def test_whatever_takes_a_policy_takes_every_form_of_it(forms):
         "by_counts": lambda policy: gb.exact.by_counts(policy, problem).reward,
         "by_enumeration": lambda policy: gb.exact.by_enumeration(policy, problem).reward,
         "imitate": lambda policy: (
-            gb.learn("lstm", problem, imitate=policy, iterations=1, instances=16).history["regret"].tolist()
+            gb.learn("kl-softelim", problem, imitate=policy, iterations=1, instances=16)
+            .history["regret"]
+            .tolist()
         ),
     }
     for name, use in uses.items():

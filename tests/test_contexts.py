@@ -1,6 +1,7 @@
 """Problems with contexts: where features and means come from, by name, from files and from functions."""
 
 import json
+import zlib
 
 import jax
 import jax.numpy as jnp
@@ -163,7 +164,7 @@ def test_rewards_of_the_wheel():
 
 def test_a_learned_policy_explores_the_wheel():
     problem = gb.Problem(priors.Wheel(0.95), 300)
-    policy = LinSoftElim(**priors.Wheel(0.95).belief(), sd=0.05, a=0.01)
+    policy = LinSoftElim(**priors.Wheel(0.95).belief(), a=0.01)
     rows = gb.evaluate([policy, "uniform"], problem, instances=64).rows
     assert rows[0].regret.mean < 0.05 * rows[1].regret.mean
 
@@ -265,3 +266,17 @@ def test_one_number_and_the_same_for_each_coordinate_agree():
     policies = LinSoftElim(mean=0.25, within=0.5), LinSoftElim(mean=(0.25,) * 3, within=(0.5,) * 3)
     first, second = (gb.evaluate(policy, problem, instances=64).rows[0].regret for policy in policies)
     assert (first.mean, first.se) == (second.mean, second.se)
+
+
+def bits(*arrays):
+    return (
+        f"{zlib.crc32(b''.join(np.ascontiguousarray(array, np.float64).tobytes() for array in arrays)):08x}"
+    )
+
+
+def test_problems_without_contexts_keep_their_bits():
+    """Checksums of what the version before contexts made."""
+    rows = gb.evaluate(["softelim", "exp3"], "two-point", instances=300, seed=3).rows
+    assert bits(*([row.regret.mean, row.regret.se, row.reward.mean] for row in rows)) == "e5d165c9"
+    learned = gb.learn("softelim", "two-point", iterations=3, instances=64, seed=2)
+    assert bits(learned.params["theta"], learned.history["regret"]) == "6dd18d45"

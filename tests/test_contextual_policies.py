@@ -10,19 +10,24 @@ import numpy as np
 import pytest
 from conftest import assert_z
 
+import gradband as gb
 from gradband.core import prng
 from gradband.core.arrays import one_hot, pick
+from gradband.core.errors import InputError
 from gradband.core.pytrees import flattened, pytree
 from gradband.gradient.estimator import Estimator, estimate
 from gradband.policies import (
     BeliefIndex,
     CoSoftElim,
+    DirectedSoftElim,
     LinBoltzmann,
     LinEpsilonGreedy,
     LinSoftElim,
+    SoftElim,
     SquareCB,
     binding,
 )
+from gradband.policies.base import Counts
 from gradband.problems import Problem
 from gradband.problems import rewards as laws
 from gradband.problems.priors.base import Prior
@@ -138,6 +143,8 @@ POLICIES = {
     "by arm": (CoSoftElim(a=0.7), DISJOINT),
     "by arm, full, difference": (CoSoftElim(shape="full", variance="difference", **BELIEFS), DISJOINT),
     "by arm, features of arms": (LinSoftElim(a=0.7, model="by-arm", **BELIEFS), ONE),
+    "directed": (DirectedSoftElim(a=0.6, power=1.5, **BELIEFS), ONE),
+    "directed, logistic, by arm": (DirectedSoftElim(link="logistic", model="by-arm", power=2.0), DISJOINT),
     "square-cb": (SquareCB(**BELIEFS), ONE),
     "square-cb, logistic, by arm": (SquareCB(link="logistic", model="by-arm", within=1.2), DISJOINT),
     "epsilon": (LinEpsilonGreedy(epsilon=0.3, **BELIEFS), ONE),

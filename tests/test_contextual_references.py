@@ -300,3 +300,28 @@ def test_policies_that_know_no_contexts_play_them_all_the_same():
 def test_explain_says_that_it_knows_no_contexts():
     with pytest.raises(gb.InputError, match="explain needs a problem without contexts"):
         gb.explain("lin-softelim", gb.problems.named("dpt-linear"))
+
+
+@pytest.mark.parametrize(("policy", "within", "noise"), [("lin-ts", 0.5**0.5, 0.3), ("lin-ucb", 1.0, 1.0)])
+def test_games_on_few_arms_are_those_of_numpy(policy, within, noise):
+    """dpt-linear by the normal equations, in plain NumPy: |z| < 5."""
+    x = np.random.RandomState(1234).normal(size=(10, 2)) / 2**0.5
+    rng, m, rows = np.random.default_rng(7), 4000, np.arange(4000)
+    means = rng.normal(size=(m, 2)) * 0.5**0.5 @ x.T
+    precision, cause = np.tile(np.eye(2) / within**2, (m, 1, 1)), np.zeros((m, 2))
+    regrets = np.zeros(m)
+    for _ in range(200):
+        covariance = np.linalg.inv(precision)
+        belief = (covariance @ cause[:, :, None])[:, :, 0]
+        if policy == "lin-ts":
+            root = np.linalg.cholesky(covariance)
+            index = (belief + (root @ rng.normal(size=(m, 2, 1)))[:, :, 0]) @ x.T
+        else:
+            index = belief @ x.T + np.sqrt(((x @ covariance) * x).sum(2))
+        arm = index.argmax(1)
+        reward = means[rows, arm] + 0.3 * rng.normal(size=m)
+        precision += x[arm][:, :, None] * x[arm][:, None] / noise**2
+        cause += reward[:, None] * x[arm] / noise**2
+        regrets += means.max(1) - means[rows, arm]
+    known = regrets.mean(), regrets.std() / m**0.5
+    compare(policy, gb.problems.named("dpt-linear"), known, 20_000)

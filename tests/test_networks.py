@@ -1,10 +1,13 @@
 """The LSTM, the index network and KL-SoftElim as functions: against their equations in plain NumPy."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import assert_z
+from every_policy import compiled
 
 import gradband as gb
 from gradband.core import prng
@@ -43,23 +46,24 @@ def lstm_by_hand(params, history, hidden, bias):
 def test_lstm_is_the_papers_network(history):
     """The folded gate table is the same function as the embeddings, for rewards of 0, 1 and between."""
     policy = LSTM(hidden=7, head=1.0, forget=0.0, bias_scale=3.0).bind(arms=3, horizon=10)
-    params = policy.init(jax.random.key(3))
-    folded = policy.folded(params)
-    state, seen = policy.begin(folded, jnp.int32(0)), []
+    params = compiled(policy, "init", jax.random.key(3))
+    folded = compiled(policy, "folded", params)
+    state, seen = compiled(policy, "begin", folded, jnp.int32(0)), []
     for arm, reward in history:
-        seen.append(np.exp(policy.log_probs(folded, state)))
-        state = policy.update(folded, state, jnp.int32(arm), jnp.float32(reward))
-    seen.append(np.exp(policy.log_probs(folded, state)))
+        seen.append(np.exp(compiled(policy, "log_probs", folded, state)))
+        state = compiled(policy, "update", folded, state, jnp.int32(arm), jnp.float32(reward))
+    seen.append(np.exp(compiled(policy, "log_probs", folded, state)))
     np.testing.assert_allclose(seen, lstm_by_hand(params, history, 7, 3.0), rtol=2e-5)
 
 
 def test_a_larger_bias_is_the_same_first_policy():
     """Only how far a step moves it is another matter."""
     first = [LSTM(bias_scale=scale).bind(arms=5, horizon=10) for scale in (1.0, 20.0)]
-    small, large = (policy.init(jax.random.key(1)) for policy in first)
+    small, large = (compiled(policy, "init", jax.random.key(1)) for policy in first)
     np.testing.assert_allclose(20 * large["head_bias"], small["head_bias"], rtol=1e-5)
     biases = [
-        policy.folded(params)["head_bias"] for policy, params in zip(first, (small, large), strict=True)
+        compiled(policy, "folded", params)["head_bias"]
+        for policy, params in zip(first, (small, large), strict=True)
     ]
     np.testing.assert_allclose(*biases, rtol=1e-5)
 
@@ -67,7 +71,7 @@ def test_a_larger_bias_is_the_same_first_policy():
 def test_entropy_is_added_to_the_gradient():
     """With one round p is a softmax of 3 b, and the entropy's gradient is −3 p (log p + H)."""
     policy = LSTM(hidden=2, bias_scale=3.0).bind(arms=4, horizon=1)
-    params = policy.init(jax.random.key(0)) | {"head_bias": jnp.array([0.1, -0.2, 0.3, 0.0])}
+    params = compiled(policy, "init", jax.random.key(0)) | {"head_bias": jnp.array([0.1, -0.2, 0.3, 0.0])}
     problem = gb.problems.named("distractors", arms=4, horizon=1)
     settings = params, prng.root(0), 0, 64, gb.Estimator()
     plain, with_it = (
@@ -121,7 +125,8 @@ def counts_of(pulls, sums):
 
 def test_index_network_does_not_care_about_the_order_of_arms():
     policy = IndexNetwork().bind(arms=5, horizon=100)
-    params = jax.tree.map(lambda leaf: leaf + 0.3, policy.init(jax.random.key(1)))
+    drawn = compiled(policy, "init", jax.random.key(1))
+    params = jax.tree.map(lambda leaf: leaf + 0.3, drawn)
     pulls, sums = np.array([3.0, 0, 7, 1, 20]), np.array([1.0, 0, 6.5, 1, 8])
     order = np.array([3, 1, 4, 0, 2])
     one = policy.log_probs(params, counts_of(pulls, sums))
@@ -131,11 +136,12 @@ def test_index_network_does_not_care_about_the_order_of_arms():
 
 
 def test_index_network_plays_any_number_of_arms_and_rounds():
-    params = IndexNetwork().bind(arms=2, horizon=20).init(jax.random.key(1))
+    params = compiled(IndexNetwork().bind(arms=2, horizon=20), "init", jax.random.key(1))
     for arms, horizon in ((2, 50), (50, 1000)):
         policy = IndexNetwork().bind(arms, horizon)
         assert policy.as_params(params).keys() == params.keys()
-        log_probs = policy.log_probs(params, policy.begin(params, jnp.int32(0)))
+        state = compiled(policy, "begin", params, jnp.int32(0))
+        log_probs = compiled(policy, "log_probs", params, state)
         np.testing.assert_allclose(np.exp(log_probs), np.full(arms, 1 / arms), rtol=1e-5)
 
 
@@ -147,7 +153,7 @@ def test_kl_softelim_is_its_formula():
     best = mean.max()
     kl = mean * np.log(mean / best) + (1 - mean) * np.log((1 - mean) / (1 - best))
     weights = np.exp(-pulls * kl / 0.7)
-    found = np.exp(policy.log_probs(params, counts_of(pulls, sums)))
+    found = np.exp(compiled(policy, "log_probs", params, counts_of(pulls, sums)))
     np.testing.assert_allclose(found, weights / weights.sum(), rtol=1e-4)
 
 
@@ -170,6 +176,14 @@ def test_a_file_keeps_the_policy(policy, tmp_path):
     assert all(np.array_equal(again.params[name], learned.params[name]) for name in learned.params)
 
 
+@functools.partial(jax.jit, static_argnums=0)
+def moved(policy):
+    """Parameters as a policy begins with, and noise."""
+    key = jax.random.key(6)
+    params = policy.init(jax.random.key(5))
+    return {name: leaf + 0.1 * jax.random.normal(key, leaf.shape) for name, leaf in params.items()}
+
+
 @pytest.mark.parametrize("baseline", [pytest.param("self", marks=pytest.mark.slow), "luck"])
 @pytest.mark.parametrize(
     "policy",
@@ -183,10 +197,7 @@ def test_a_file_keeps_the_policy(policy, tmp_path):
 def test_gradients_through_a_rollout_agree_with_the_exact_ones(policy, baseline):
     """Reverse mode, with rounds computed again: along three directions, at |z| < 5."""
     problem = gb.problems.named("two-point", horizon=4)
-    params = policy.bind(2, 4).init(jax.random.key(5))
-    params = {
-        name: leaf + 0.1 * jax.random.normal(jax.random.key(6), leaf.shape) for name, leaf in params.items()
-    }
+    params = moved(policy.bind(2, 4))
     exact = by_enumeration(policy, problem, params)
     how = gb.Estimator(baseline)
     found = gb.estimate(policy, problem, params, instances=40_000, estimator=how, seed=1)

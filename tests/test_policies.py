@@ -1,11 +1,13 @@
 """One protocol suite for every policy that is listed, and the paper's closed forms."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from every_policy import bound as bound_to
-from every_policy import features
+from every_policy import compiled, features
 
 from gradband import policies, problems
 from gradband.core.errors import InputError
@@ -26,11 +28,11 @@ def bound(name, arms=K, horizon=N, **settings):
 
 def after(policy, params, history):
     """The state after (arm, reward) pairs."""
-    params = policy.folded(params)
-    state = policy.begin(params, jnp.int32(0))
+    params = compiled(policy, "folded", params)
+    state = compiled(policy, "begin", params, jnp.int32(0))
     for t, (arm, reward) in enumerate(history):
-        seen = policy.see(params, state, jnp.asarray(features(t, K)))
-        state = policy.update(params, seen, jnp.int32(arm), jnp.asarray(reward, float))
+        seen = compiled(policy, "see", params, state, jnp.asarray(features(t, K)))
+        state = compiled(policy, "update", params, seen, jnp.int32(arm), jnp.asarray(reward, float))
     return state
 
 
@@ -44,8 +46,9 @@ def history():
 @pytest.mark.parametrize("name", POLICIES)
 def test_state_keeps_its_shape(name, history):
     policy = bound(name)
-    params = policy.init(jax.random.key(0))
-    first, last = policy.begin(policy.folded(params), jnp.int32(0)), after(policy, params, history)
+    params = compiled(policy, "init", jax.random.key(0))
+    folded = compiled(policy, "folded", params)
+    first, last = policy.begin(folded, jnp.int32(0)), after(policy, params, history)
     assert jax.tree.structure(first) == jax.tree.structure(last)
     for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(last), strict=True):
         assert (a.shape, a.dtype) == (b.shape, b.dtype)
@@ -54,7 +57,7 @@ def test_state_keeps_its_shape(name, history):
 @pytest.mark.parametrize("name", POLICIES)
 def test_init_is_within_bounds(name):
     policy = bound(name)
-    params = policy.init(jax.random.key(0))
+    params = compiled(policy, "init", jax.random.key(0))
     lower, upper = policy.bounds()
     assert set(lower) == set(upper) == set(params)
     assert all(np.all((lower[n] <= params[n]) & (params[n] <= upper[n])) for n in params)
@@ -70,13 +73,13 @@ def test_settings_make_the_policy_again(name):
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_probabilities_sum_to_one(name, history):
     policy = bound(name)
-    params = policy.init(jax.random.key(0))
-    folded, update = policy.folded(params), jax.jit(policy.update)
-    state = policy.begin(folded, jnp.int32(0))
+    params = compiled(policy, "init", jax.random.key(0))
+    folded = compiled(policy, "folded", params)
+    state = compiled(policy, "begin", folded, jnp.int32(0))
     for t, (arm, reward) in enumerate(history):
-        state = policy.see(folded, state, jnp.asarray(features(t, K)))
-        log_probs = policy.log_probs(folded, state)
-        state = update(folded, state, jnp.int32(arm), jnp.asarray(reward, float))
+        state = compiled(policy, "see", folded, state, jnp.asarray(features(t, K)))
+        log_probs = compiled(policy, "log_probs", folded, state)
+        state = compiled(policy, "update", folded, state, jnp.int32(arm), jnp.asarray(reward, float))
         assert log_probs.shape == (K,)
         assert np.exp(log_probs).sum() == pytest.approx(1, abs=1e-6)
     latent = policy.latent_log_probs(params)
@@ -84,12 +87,19 @@ def test_probabilities_sum_to_one(name, history):
     assert np.exp(latent).sum() == pytest.approx(1, abs=1e-6)
 
 
+@functools.partial(jax.jit, static_argnums=0)
+def with_tangent(policy, params, state):
+    """Log-probabilities, and how they change if all parameters grow."""
+    ones = jax.tree.map(jnp.ones_like, params)
+    return jax.jvp(lambda params: policy.log_probs(params, state), (params,), (ones,))
+
+
 @pytest.mark.parametrize("theta", [1e-3, 0.3, 1.0])
 @pytest.mark.parametrize("name", COUNTING)
 def test_probabilities_are_finite_at_extremes(name, theta):
     settings = {"theta": theta} if "theta" in policies.named(name).settings() else {}
     policy = bound(name, horizon=10**7, **settings)
-    params = policy.init(jax.random.key(0))
+    params = compiled(policy, "init", jax.random.key(0))
     for pulls, means in (
         ([1e6, 1e6, 1e6], [0.0, 1.0, 0.5]),
         ([1e6, 1, 1], [1.0, 0.0, 1.0]),
@@ -97,11 +107,7 @@ def test_probabilities_are_finite_at_extremes(name, theta):
         ([3e6, 2, 5e6], [1.0, 1.0, 1.0]),
     ):
         state = policy.after(Counts(jnp.array(pulls), jnp.array(pulls) * jnp.array(means)))
-        log_probs, tangent = jax.jvp(
-            lambda p, state=state: policy.log_probs(p, state),
-            (params,),
-            (jax.tree.map(jnp.ones_like, params),),
-        )
+        log_probs, tangent = with_tangent(policy.compiled(), params, state)
         assert not np.isnan(log_probs).any()
         assert np.exp(log_probs).sum() == pytest.approx(1, abs=1e-6)
         pulled = np.exp(log_probs) > 0
@@ -122,14 +128,16 @@ def test_each_arm_is_pulled_once_first(name):
     params = policy.init(None)
     for t in range(K):
         state = after(policy, params, [(arm, 1.0) for arm in range(t)])
-        np.testing.assert_array_equal(np.exp(policy.next_log_probs(params, state, t)), np.eye(K)[t])
+        log_probs = compiled(policy, "next_log_probs", params, state, t)
+        np.testing.assert_array_equal(np.exp(log_probs), np.eye(K)[t])
 
 
 @pytest.mark.parametrize("name", [n for n in POLICIES if not POLICIES[n].differentiable])
 def test_policies_without_a_density_act(name, history):
     policy = bound(name)
-    params = policy.init(jax.random.key(0))
-    state = policy.see(params, after(policy, params, history), jnp.asarray(features(99, K)))
+    params = compiled(policy, "init", jax.random.key(0))
+    state = after(policy, params, history)
+    state = compiled(policy, "see", params, state, jnp.asarray(features(99, K)))
     keys = jax.random.split(jax.random.key(0), 50)
     arms = jax.jit(jax.vmap(lambda key: policy.act(key, params, state)))(keys)
     assert set(arms.tolist()) <= set(range(K))
@@ -152,8 +160,9 @@ def test_softelim_score_is_the_papers(history):
         weights = np.exp(-statistic / theta)
         probabilities = weights / weights.sum()
         params = {"theta": jnp.float64(theta)}
-        np.testing.assert_allclose(np.exp(policy.log_probs(params, state)), probabilities, rtol=1e-12)
-        score = jax.jacfwd(policy.log_probs)(params, state)["theta"]
+        log_probs = compiled(policy, "log_probs", params, state)
+        np.testing.assert_allclose(np.exp(log_probs), probabilities, rtol=1e-12)
+        score = jax.jit(jax.jacfwd(policy.log_probs))(params, state)["theta"]
         closed = (statistic - probabilities @ statistic) / theta**2
         np.testing.assert_allclose(score, closed, rtol=1e-12)
 
@@ -171,8 +180,9 @@ def test_exp3_lemma_score_is_the_papers():
         closed = (share * inner + 1 / K) / probabilities
         params = {"theta": jnp.float64(theta)}
         state = jnp.array(statistics)
-        np.testing.assert_allclose(np.exp(policy.log_probs(params, state)), probabilities, rtol=1e-12)
-        score = jax.jacfwd(policy.log_probs)(params, state)["theta"]
+        log_probs = compiled(policy, "log_probs", params, state)
+        np.testing.assert_allclose(np.exp(log_probs), probabilities, rtol=1e-12)
+        score = jax.jit(jax.jacfwd(policy.log_probs))(params, state)["theta"]
         np.testing.assert_allclose(score, closed, rtol=1e-12)
 
 
@@ -189,13 +199,14 @@ def test_explore_then_commit_explores_in_turn_and_then_commits():
     policy = ExploreThenCommit(theta=2.5).bind(2, 20)
     params = policy.init(None)
     for latent, length in ((0, 4), (1, 6)):
-        state = policy.begin(params, jnp.int32(latent))
+        state = compiled(policy, "begin", params, jnp.int32(latent))
         pulled = []
         for t in range(12):
-            arm = int(jnp.argmax(policy.log_probs(params, state)))
+            arm = int(np.argmax(compiled(policy, "log_probs", params, state)))
             pulled.append(arm)
             # Arm 1 pays while exploring and never after: the commitment must hold all the same.
-            state = policy.update(params, state, jnp.int32(arm), jnp.float32(arm == 1 and t < length))
+            reward = jnp.float32(arm == 1 and t < length)
+            state = compiled(policy, "update", params, state, jnp.int32(arm), reward)
         assert pulled == [0, 1] * (length // 2) + [1] * (12 - length)
 
 
@@ -232,9 +243,10 @@ def test_kl_softelim_has_a_gradient_for_means_near_0_and_1(ones):
     policy = bound("kl-softelim")
     pulls = jnp.array([20_000.0, 20_000.0, 3.0])
     state = Counts(pulls, jnp.array([0.0, ones, 3.0]))
+    slopes = jax.jit(jax.jacfwd(lambda params: jnp.exp(policy.log_probs(params, state))))
     for a in (1e-3, 1.0):
         params = {"theta": jnp.float32(1.0), "a": jnp.float32(a), "b": jnp.float32(1e-3)}
-        log_probs = policy.log_probs(params, state)
+        log_probs = compiled(policy, "log_probs", params, state)
         assert np.exp(log_probs).sum() == pytest.approx(1, abs=1e-5)
-        p = jax.jacfwd(lambda params: jnp.exp(policy.log_probs(params, state)))(params)
+        p = slopes(params)
         assert all(np.isfinite(slope).all() for slope in p.values())

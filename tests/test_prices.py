@@ -8,9 +8,10 @@ from conftest import assert_z
 
 from gradband import problems
 from gradband.core.errors import InputError
-from gradband.exact import by_enumeration, optimum
+from gradband.exact import by_enumeration, independent_arms, optimum
+from gradband.gradient import prices
 from gradband.gradient.estimator import Estimator, estimate
-from gradband.policies import Exp3, ExploreThenCommit, KLSoftElim, SoftElim
+from gradband.policies import Counts, Exp3, ExploreThenCommit, KLSoftElim, SoftElim
 from gradband.problems import Problem, priors, rewards
 from gradband.solvers import layout, two_arms
 
@@ -72,6 +73,43 @@ def test_priced_returns_are_less_noisy():
     assert spread["priced"] < 0.7 * spread["expected"]
 
 
+# More arms, whose value is bounded
+
+MANY = priors.Beta(arms=3, a=[1.0, 2.0, 1.0], b=[3.0, 1.5, 3.0])
+
+
+def test_relaxed_prices_are_those_of_one_round_before_the_bound():
+    """V − max Q is what one exact round takes from the bound on the reward, in any state."""
+    horizon = 12
+    judge, params = prices.find_prices(Problem(MANY, horizon))
+    for pulls, ones in (((0, 0, 0), (0, 0, 0)), ((2, 1, 0), (1, 1, 0)), ((1, 3, 2), (0, 2, 2))):
+        found = np.asarray(judge.of(params, Counts(*(np.array(x, np.float32) for x in (pulls, ones)))))
+        left = horizon - sum(pulls)
+        a, b = MANY.a + np.array(ones), MANY.b + np.array(pulls) - np.array(ones)
+        before, after = (independent_arms.Arms(a, b).bound(left, 0, d, 5.0).reward for d in (0, 1))
+        assert before - after == pytest.approx(float(found.min()), abs=0.01)
+        turned = judge.of(params, Counts(*(np.array(x[::-1], np.float32) for x in (pulls, ones))))
+        assert np.asarray(turned)[::-1] == pytest.approx(found, abs=1e-5)  # the outer arms are alike
+
+
+@pytest.mark.parametrize("policy", [SoftElim(theta=0.3), KLSoftElim()], ids=lambda policy: policy.name)
+def test_relaxed_prices_have_no_bias_either(policy):
+    problem = Problem(MANY, horizon=5)
+    exact = by_enumeration(policy, problem).gradient
+    found = estimate(policy, problem, instances=30_000, estimator=PRICED, seed=1)
+    for mean, se, wanted in zip(found.mean, found.se, exact.values(), strict=True):
+        assert_z(mean, se, float(wanted))
+
+
+def test_relaxed_prices_are_less_noisy_than_luck():
+    problem = problems.named("bernoulli-10", arms=5, horizon=50)
+    spread = {
+        how.returns: estimate(SoftElim(theta=0.1), problem, instances=4000, estimator=how).spread[0]
+        for how in (PRICED, Estimator("luck", returns="expected"))
+    }
+    assert spread["priced"] < 0.8 * spread["expected"]
+
+
 def test_a_recurrent_network_comes_close_to_the_optimum():
     from gradband import evaluate, learn
 
@@ -84,12 +122,13 @@ def test_a_recurrent_network_comes_close_to_the_optimum():
 @pytest.mark.parametrize(
     ("problem", "words"),
     [
-        (problems.named("bernoulli-10"), "two arms"),
+        (problems.named("bernoulli-10"), "of more arms need a horizon of at most 200, not 1000"),
+        (Problem(priors.Beta(1), 20), "two arms or more"),
         (problems.named("two-point"), "beta prior"),
         (Problem(priors.Beta(2, rewards=rewards.Beta()), 20), "bernoulli"),
         (Problem(priors.Beta(2), 20, afterwards=5), "afterwards"),
         (Problem(priors.Beta(2), 20, pulls_per_round=5), "one by one"),
-        (Problem(priors.Beta(2), 400), "at most 300, not 400"),
+        (Problem(priors.Beta(2), 400), "of two arms need a horizon of at most 300, not 400"),
     ],
 )
 def test_problems_without_prices_are_refused(problem, words):

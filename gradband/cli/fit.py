@@ -15,6 +15,7 @@ MORE = {
     "rewarded": "Outcomes: column with the time at which the reward was known.",
     "mean": "Rewards of any size: column with the mean reward of an arm.",
     "variance": "Rewards of any size: column with the variance of an arm's rewards.",
+    "context": "Columns with features of arms, or of visitors if arms have several rows, with commas.",
     "unit": "Unit of rewards of any size, such as € (default: reward).",
 }
 
@@ -87,6 +88,8 @@ def fit(
       gradband fit orders.parquet --reward revenue --unit €
 
       gradband fit weekly.csv --mean per_visitor --variance its_variance
+
+      gradband fit segments.csv --context age,device
     """
     import gradband as gb
 

@@ -103,10 +103,12 @@ def full_feedback(problem: Problem, seconds: float) -> tuple[Mean, Mean]:
         kinds = f"a {prior.kind} prior with contexts and {prior.rewards.kind} rewards"
         raise InputError(f"there is no bound for {kinds}: coefficients must be normal, rewards gaussian")
     blocks = prior.arms if isinstance(prior, priors.LinearByArm) else 1
-    mean, sd = (np.tile(np.ones(prior.dims) * each, blocks) for each in (prior.mean, prior.within))
+    mean = np.tile(np.ones(prior.dims) * prior.mean, blocks)
+    own, level = (np.diag(np.ones(prior.dims) * each) ** 2 for each in (prior.within, _level(prior)))
+    covariance = np.kron(np.eye(blocks), own) + np.kron(np.ones((blocks, blocks)), level)
     changing = blocks > 1 or prior.changing
     find = partial(
-        gaussian_feedback.linear, mean, np.diag(sd**2), _drawer(prior, blocks), float(prior.rewards.sd)
+        gaussian_feedback.linear, mean, covariance, _drawer(prior, blocks), float(prior.rewards.sd)
     )
     began = time.perf_counter()
     first = find(problem.horizon, FIRST, changing)
@@ -116,6 +118,11 @@ def full_feedback(problem: Problem, seconds: float) -> tuple[Mean, Mean]:
     best = _best_means(problem)
     se = float(np.hypot(problem.horizon * best.se, regret.se))
     return regret, Mean(problem.horizon * best.mean - regret.mean, se)
+
+
+def _level(prior: Any) -> Any:
+    """How far the mean of arms' θ differs from instance to instance, a number or [d]."""
+    return prior.between if isinstance(prior, priors.LinearByArm) else 0.0
 
 
 def _drawer(prior: Any, blocks: int) -> gaussian_feedback.Draw:

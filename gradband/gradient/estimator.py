@@ -99,8 +99,8 @@ class Estimator:
     rollouts: int | None = None
     """on each instance; None for as many as the baseline usually takes"""
     returns: str = "realised"
-    """made of realised rewards, of expected ones, or of what decisions cost beside the optimal ones, where
-    these prices are known (`gradband.gradient.prices`): they leave nothing to a baseline"""
+    """made of realised rewards, of expected ones, or of what decisions cost beside the optimal ones
+    (`gradband.gradient.prices`), by a bound for more than two arms: they leave nothing to a baseline"""
     objective: str = "mean"
     """mean, the Bayes reward, or cvar:0.1, minus the mean regret on the worst tenth of the instances"""
 

@@ -3,6 +3,7 @@
 With V the value of the optimal policy and Q(H, i) that of pulling arm i first, the price of a decision is
 V(H) − Q(H, i). A policy's expected reward is V at the start less the prices it pays along its way, so they
 can stand for its rewards: the gradient is the same, and the luck of rewards and instances is gone from it.
+V is known for two arms. For more, a bound takes its place (`gradband.gradient.relaxed_prices`).
 """
 
 import functools
@@ -14,6 +15,8 @@ import numpy as np
 from gradband.core import resources
 from gradband.core.arrays import Array, namespace
 from gradband.core.errors import InputError
+from gradband.gradient.relaxed_prices import LONGEST as LONGEST_OF_MANY
+from gradband.gradient.relaxed_prices import RelaxedPrices, find_relaxed_prices, memory
 from gradband.policies import Counts, Params
 from gradband.policies.optimal import Optimal
 from gradband.problems import Problem, priors, rewards
@@ -38,35 +41,40 @@ class Prices(Optimal):
         return xp.stack([xp.maximum(better, 0), xp.maximum(-better, 0)])
 
 
-def find_prices(problem: Problem) -> tuple[Prices, Params]:
-    """The prices of a problem's decisions, which must be known."""
+def find_prices(problem: Problem) -> tuple[Prices | RelaxedPrices, Params]:
+    """The prices of a problem's decisions, or what a bound makes of them."""
     prior: Any = problem.prior
     shapes = (tuple(np.asarray(x, np.float64).tolist()) for x in (prior.a, prior.b))
-    return _find(*shapes, problem.horizon)
+    find = _find if prior.arms == 2 else find_relaxed_prices
+    return find(*shapes, problem.horizon)
 
 
 def check_priced(problem: Problem) -> None:
-    """Raises an error for a problem whose prices are not known."""
+    """Raises an error for a problem without prices."""
     what = "priced returns"
     problem.one_by_one(what)
     prior = problem.prior
     if not isinstance(prior, priors.Beta) or not isinstance(prior.rewards, rewards.Bernoulli):
         raise InputError(f"{what} need bernoulli rewards and a beta prior, not a {prior.kind} prior")
-    if prior.arms != 2 or problem.afterwards:
-        raise InputError(f"{what} need two arms, and no pulls afterwards")
-    if problem.horizon > LONGEST:
-        raise InputError(f"{what} need a horizon of at most {LONGEST}, not {problem.horizon}")
-    needed = 3 * 4 * int(layout.starts(problem.horizon)[-1])
-    resources.require(needed, f"{what} for {problem.horizon} rounds", "use a shorter horizon")
+    if prior.arms < 2 or problem.afterwards:
+        raise InputError(f"{what} need two arms or more, and no pulls afterwards")
+    longest, arms = (LONGEST, "two arms") if prior.arms == 2 else (LONGEST_OF_MANY, "more arms")
+    if problem.horizon > longest:
+        raise InputError(f"{what} of {arms} need a horizon of at most {longest}, not {problem.horizon}")
+    kinds = len(set(zip(prior.a.tolist(), prior.b.tolist(), strict=True)))
+    table = (
+        4 * int(layout.starts(problem.horizon)[-1]) if prior.arms == 2 else memory(kinds, problem.horizon)
+    )
+    resources.require(3 * table, f"{what} for {problem.horizon} rounds", "use a shorter horizon")
 
 
 def are_known(problem: Problem) -> bool:
-    """Whether the prices of a problem's decisions are known."""
+    """Whether the prices of a problem's decisions are known exactly."""
     try:
         check_priced(problem)
     except InputError:
         return False
-    return True
+    return problem.arms == 2
 
 
 @functools.lru_cache(maxsize=4)

@@ -21,6 +21,7 @@ from gradband.engine.observation import Regret, Round
 from gradband.gradient import critic
 from gradband.gradient.baselines import Baseline
 from gradband.gradient.prices import Prices
+from gradband.gradient.relaxed_prices import RelaxedPrices
 from gradband.policies import Params, Policy
 from gradband.problems import Problem
 
@@ -36,14 +37,14 @@ class SurrogateSpec:
     size: int
     few: bool
     """each instance has a gradient of its own, in forward mode"""
-    prices: Prices | None = None
+    prices: Prices | RelaxedPrices | None = None
     """tells the prices of decisions, if returns are made of them"""
     tail: float | None = None
     """α, if the gradient is that of minus E(R − τ)⁺ / α"""
 
     @property
     def rollout(self) -> rollout.RolloutSpec:
-        ahead, judge = self.baseline.looks_ahead, None if self.prices is None else Prices.of
+        ahead, judge = self.baseline.looks_ahead, None if self.prices is None else type(self.prices).of
         how = self.rollouts, not self.few, ahead, self.prices, judge
         return rollout.RolloutSpec(self.policy, self.size, *how)
 
@@ -182,7 +183,9 @@ class Priced(Running):
         prices = jax.lax.stop_gradient(round.reference)
         arms = jnp.arange(prices.shape[0])[:, None, None]
         paid = jnp.where(arms == round.arm[None], prices, 0).sum(0)
-        mean = jnp.where(prices > 0, jnp.exp(round.log_probs) * prices, 0).sum(0)
+        possible = round.log_probs > -jnp.inf
+        shares = jnp.exp(jnp.where(possible, round.log_probs, 0))
+        mean = jnp.where(possible, shares * prices, 0).sum(0)
         return score + round.log_prob, total - paid * score - mean
 
 

@@ -26,6 +26,7 @@ from gradband.policies.beta_ts import BetaTS as BetaTS
 from gradband.policies.boltzmann import Boltzmann as Boltzmann
 from gradband.policies.brezzi_lai import BetaBrezziLai as BetaBrezziLai
 from gradband.policies.co_softelim import CoSoftElim as CoSoftElim
+from gradband.policies.directed_softelim import DirectedSoftElim as DirectedSoftElim
 from gradband.policies.discounted_index import DiscountedIndexNetwork as DiscountedIndexNetwork
 from gradband.policies.discounted_kl_softelim import DiscountedKLSoftElim as DiscountedKLSoftElim
 from gradband.policies.discounted_softelim import DiscountedSoftElim as DiscountedSoftElim

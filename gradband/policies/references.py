@@ -181,21 +181,31 @@ def linear_numbers_of(name: str, prior: priors.Prior) -> dict[str, Any]:
     """The settings with which a policy with linear beliefs has this prior, or its first two moments."""
     if not prior.contextual:
         raise InputError(f"{name}:{PRIOR} needs a problem with contexts, and a {prior.kind} prior has none")
+    if isinstance(prior, priors.Wheel) and not prior.shares_context:
+        return prior.belief()
     if not isinstance(prior, LINEAR):
         raise InputError(f"{name}:{PRIOR} can't use a {prior.kind} prior: give it settings")
     found: dict[str, Any] = {"model": "by-arm"} if prior.shares_context else {}
-    for which in ("mean", "within"):
-        given = np.asarray(getattr(prior, which), float).tolist()
+    spread = prior.within
+    if isinstance(prior, priors.LinearByArm) and np.any(prior.between):
+        spread = np.hypot(prior.within, prior.between)  # of each arm, as if they were independent
+    for which, number in (("mean", prior.mean), ("within", spread)):
+        given = np.asarray(number, float).tolist()
         found[which] = tuple(given) if isinstance(given, list) else given
     law = prior.rewards
     return found | ({"sd": float(law.sd)} if isinstance(law, rewards.Gaussian) else {"link": "logistic"})
+
+
+def has_theta(prior: priors.Prior) -> bool:
+    """Whether policies with linear beliefs can have this prior."""
+    return isinstance(prior, LINEAR) or (isinstance(prior, priors.Wheel) and not prior.shares_context)
 
 
 def by_name(policy: Policy, problem: Problem) -> Policy:
     """A policy as its name alone stands for on a problem: with its prior, if it `takes_prior` and can."""
     if not policy.takes_prior:
         return policy
-    usable = isinstance(problem.prior, LINEAR) if isinstance(policy, Contextual) else problem.unit
+    usable = has_theta(problem.prior) if isinstance(policy, Contextual) else problem.unit
     return with_prior(policy.name, problem) if usable else policy
 
 
@@ -237,7 +247,7 @@ def fair(problem: Problem) -> dict[str, Policy]:
 def _fair_with_contexts(problem: Problem) -> dict[str, Policy]:
     """Policies with linear beliefs: with the problem's prior, or with a θ for each arm if it has no θ."""
     kinds = LinTS, LinBayesUCB, LinGreedy
-    if isinstance(problem.prior, LINEAR):
+    if has_theta(problem.prior):
         return {f"{kind.name}:{PRIOR}": with_prior(kind.name, problem) for kind in kinds}
     return {f"{kind.name}:model=by-arm": kind(model="by-arm") for kind in kinds}
 

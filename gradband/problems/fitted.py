@@ -47,6 +47,7 @@ class RowSettings(TypedDict, total=False):
     arms_matter: bool
     drop_bad: bool
     add_up: bool
+    context: str | list[str]
 
 
 class DesignSettings(TypedDict, total=False):
@@ -311,6 +312,9 @@ def fit(
       of successes, these are the pulls that had any reward, such as buyers.
     - `decided`, `rewarded`: Outcomes: the times of the decision and at which the reward was known, to
       measure how late rewards come. By default nothing is measured.
+    - `context`: Several columns with features, a list of names. If an experiment has one row per arm, they
+      are the arms'; otherwise rows are an arm's visitors of some kind, and features are theirs. A linear
+      prior is fitted to counts (its logistic function) or means, and the problem has contexts.
 
     Rows, each False by default:
 
@@ -337,6 +341,10 @@ def fit(
             raise unknown("argument", setting, [*FitSettings.__annotations__])
     check_prior(prior, more.get("arms_matter", False))
     test = Design(**_only(DesignSettings, more))
+    label = name or (Path(data).stem if isinstance(data, str | Path) else "")
+    if more.get("context"):
+        own = _fit_contexts(data, more, test, held_out, seed, held_out_last, prior)
+        return dataclasses.replace(own, name=label, seed=seed, unit=_unit(own.experiments, unit))
     everything = _read(data, more, prior in PRIORS_OF_REVENUE)
     check_rewards(everything, prior, unit)
     if late := _measured(data, more, test):
@@ -344,11 +352,29 @@ def fit(
         everything = dataclasses.replace(everything, notes=(*everything.notes, late[1]))
     parts = everything.split(held_out, seed, held_out_last)
     test = test.like(everything)
-    label = name or (Path(data).stem if isinstance(data, str | Path) else "")
     with progress_bars.follow("fitting", progress, lambda update: update) as report:
         found = fit_problem(*parts, test, prior, everything.notes, report or (lambda share, what: None))
-    told = "" if everything.variances is None else unit or "reward"
-    return dataclasses.replace(found, name=label, seed=seed, unit=told)
+    return dataclasses.replace(found, name=label, seed=seed, unit=_unit(everything, unit))
+
+
+def _unit(found: Experiments, unit: str) -> str:
+    """The unit in which gains are told, if rewards are of any size."""
+    return "" if found.variances is None else unit or "reward"
+
+
+def _fit_contexts(
+    data: Any, how: FitSettings, test: Design, held_out: float, seed: int, last: bool, prior: str
+) -> FittedProblem:
+    """Fits a linear prior to experiments with features, which some settings do not support."""
+    from gradband.problems import fitted_contexts
+
+    unused = ("arms_matter", "drop_bad", "add_up", "decided", "rewarded")
+    given = [name for name in unused if how.get(name)] + (["prior"] if prior else [])
+    if given:
+        raise InputError(f"{given[0]} does not work with context: a linear prior is fitted to valid rows")
+    return fitted_contexts.fit(
+        data, Columns(**_only(Columns, how)), how["context"], test, held_out, seed, last
+    )
 
 
 def _only(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:

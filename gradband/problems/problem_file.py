@@ -40,13 +40,14 @@ def load(source: str, arms: int | None = None, horizon: int | None = None) -> Pr
 def fit_of(source: str) -> tuple[dict[str, Any], Path] | None:
     """The table `[fit]` that `gradband fit` wrote into a problem file, and the file's folder, or None.
 
-    None also with `--arms-matter`, where there are no other priors and arms are not exchangeable.
+    None also with `--arms-matter`, where there are no other priors and arms are not exchangeable, and with
+    `--context`.
     """
     path = Path(source)
     if path.suffix != ".toml":
         return None
     fit = tomllib.loads(files.read(path, LARGEST_FILE).decode("utf-8")).get("fit")
-    if fit is None or (isinstance(fit, dict) and fit.get("chosen") == "by arm"):
+    if fit is None or (isinstance(fit, dict) and (fit.get("chosen") == "by arm" or "context" in fit)):
         return None
     if not isinstance(fit, dict) or not isinstance(fit.get("others"), list):
         raise InputError(f"{path}: the table [fit] is not as gradband fit writes it")

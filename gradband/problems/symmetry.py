@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gradband.core import prng
+from gradband.problems.priors.base import Prior
 from gradband.problems.problem import Problem
 
 DRAWS = 4000  # instances whose means are compared
@@ -21,16 +22,21 @@ def arms_are_alike(problem: Problem) -> bool:
     >>> arms_are_alike(Problem(priors.Beta(3), 10)), arms_are_alike(Problem(priors.Finite([[0, 1]]), 10))
     (True, False)
     """
-    prior = problem.prior
-    if not prior.knows_means:
+    if not problem.prior.knows_means:
         return True
-    keys = jax.random.split(prng.root(0), DRAWS)
-    instances = jax.vmap(prior.nth)(jnp.arange(DRAWS), keys)
-    means = np.asarray(jax.vmap(lambda instance: prior.means_at(instance, 0))(instances), np.float64)
+    means = np.asarray(_draw_means(problem.prior), np.float64)
     centred = means - means.mean(0)
     others = (means.sum(1, keepdims=True) - means) / max(problem.arms - 1, 1)
     moments = means, centred**2, means * others, centred**2 * (others - others.mean(0))
     return not any(_differ(moment) for moment in moments)
+
+
+@jax.jit
+def _draw_means(prior: Prior) -> jax.Array:
+    """The means [m, K] of the first instances, before the first pull."""
+    keys = jax.random.split(prng.root(0), DRAWS)
+    instances = jax.vmap(prior.nth)(jnp.arange(DRAWS), keys)
+    return jax.vmap(lambda instance: prior.means_at(instance, 0))(instances)
 
 
 def _differ(values: np.ndarray) -> bool:

@@ -1,6 +1,7 @@
 """Arms with features, and expected rewards that are linear in them."""
 
 import dataclasses
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -103,7 +104,10 @@ class Linear(Prior):
 def check_coefficients(prior: Any) -> None:
     """Checks θ and the rewards of a linear prior; means and deviations of each coordinate become arrays."""
     label = f"the {prior.kind} prior"
-    for name, check in (("mean", number), ("within", positive)):
+    checks = {"mean": number, "within": positive, "between": partial(number, low=0.0)}
+    for name, check in checks.items():
+        if not hasattr(prior, name):
+            continue
         given = getattr(prior, name)
         if isinstance(given, list | tuple | np.ndarray):
             array = numbers(f"{name} of {label}", given, axes=1)

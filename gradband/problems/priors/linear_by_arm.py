@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from gradband.core import prng
 from gradband.core.errors import InputError, number_of_arms, whole
 from gradband.core.pytrees import pytree
 from gradband.problems import rewards as laws
@@ -20,15 +21,18 @@ from gradband.problems.priors.linear import (
 )
 
 
-@pytree("mean", "within", "scale", "pool")
+@pytree("mean", "within", "between", "scale", "pool")
 @dataclasses.dataclass(frozen=True, eq=False)
 class LinearByArm(Prior):
     """Expected rewards xᵀθᵢ of a visitor's features x [d], or a logistic function of them.
 
     Each arm has a θᵢ of its own, drawn as that of a `Linear` prior: with the mean `mean` and the standard
-    deviation `within`, numbers or one for each coordinate, normal or uniform. Every round brings another x:
-    `features="normal"` has the standard deviation `scale`, "uniform" is between −`scale` and `scale`, and
-    with a `pool` [N, d], x is one of its rows. With an `intercept`, the first feature is 1.
+    deviation `within`, numbers or one for each coordinate, normal or uniform. With `between`, a number or
+    one for each coordinate, their mean differs from instance to instance: it is N(mean, between²).
+
+    Every round brings another x: `features="normal"` has the standard deviation `scale`, "uniform" is
+    between −`scale` and `scale`, and with a `pool` [N, d], x is one of its rows. With an `intercept`, the
+    first feature is 1.
 
     >>> LinearByArm(arms=3, dims=2).sample(jax.random.key(0)).shape
     (3, 2)
@@ -44,6 +48,7 @@ class LinearByArm(Prior):
     scale: float = 1.0
     intercept: bool = False
     pool: Any = ()
+    between: Any = 0.0
     rewards: laws.Reward = laws.Gaussian()
 
     def __post_init__(self) -> None:
@@ -60,7 +65,9 @@ class LinearByArm(Prior):
         return True
 
     def sample(self, key: Array) -> Array:
-        return draw_coefficients(self, key, (self.arms, self.dims))
+        own = draw_coefficients(self, key, (self.arms, self.dims))
+        level = prng.normal_of(prng.uniforms(prng.fold_in(key, jnp.uint32(3)), self.dims))
+        return own + (jnp.asarray(self.between, jnp.float32) * level)[None]
 
     def context(self, key: Array, instance: Array, t: Array) -> Array:
         x = draw_features(self, key, 1)[0]

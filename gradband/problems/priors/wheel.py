@@ -16,6 +16,7 @@ from gradband.problems.priors.base import Prior, Visit, set_fields
 ARMS = 5
 SAFE, USUAL, PRIZE = 1.2, 1.0, 50.0
 PRIZE_SD = 0.01
+MISFIT = 5.0  # standard deviation of rewards around a linear function, for beliefs
 RIM = 0.005  # width of the last ring
 FEATURES = ("ramps", "raw")
 
@@ -76,13 +77,14 @@ class Wheel(Prior):
         left = RIM ** (np.arange(self.bins) / max(self.bins - 1, 1))
         return np.append(1 - left, 1.0)
 
-    def belief(self) -> dict[str, tuple[float, ...]]:
-        """`mean` and `within` [d] of θ before the first round, as settings of a policy.
+    def belief(self) -> dict[str, Any]:
+        """`mean` and `within` [d] of θ before the first round, and `sd`, as settings of a policy.
 
         With the probability h that δ ~ U(0, 1) is in a ring, given that it is not further inside, the
         quarter's arm gains 49 h there. Rings count as independent, with the variance of 49 times a
         Poisson variable with the mean h: what is expected between a radius that pays 1 and one that pays
-        50 then rises steadily from one to the other.
+        50 then rises steadily from one to the other. In the ring with δ rewards are 1 or 50: noise, to a
+        linear function. With the rewards' own `sd` a belief would be sure of what it saw there first.
         """
         if self.shares_context:
             raise InputError("there is no belief about the raw wheel: its rewards are not linear")
@@ -90,7 +92,7 @@ class Wheel(Prior):
         hazard, gain = (high - low) / (1 - low), PRIZE - USUAL
         rings = {"mean": gain * hazard, "within": gain * np.sqrt(hazard)}
         arms = {"mean": (SAFE, USUAL), "within": (0.01, 0.01)}
-        return {name: (*arms[name], *rings[name].tolist()) for name in arms}
+        return {name: (*arms[name], *rings[name].tolist()) for name in arms} | {"sd": MISFIT}
 
     def sample(self, key: Array) -> Array:
         """δ, as an array [1]."""

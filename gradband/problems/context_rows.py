@@ -1,0 +1,149 @@
+"""Past experiments whose rows have features: of arms, or of visitors."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+
+from gradband.core.errors import InputError, shown
+from gradband.problems import frames
+from gradband.problems.past_experiments import Columns, Experiments
+
+MOST_FEATURES = 20
+MOST_VALUES = 20  # of a column of text
+MOST_ROWS = 200  # of an experiment
+FEWEST = 4  # experiments
+INTERCEPT = "intercept"
+
+
+@dataclasses.dataclass(frozen=True)
+class ContextRows(Experiments):
+    """Experiments whose rows have features; several rows may belong to the same arm."""
+
+    arm: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, int))
+    """the arm of each row [A], by number"""
+    features: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros((0, 1)))
+    """[A, d], the first of which is 1"""
+    columns: tuple[str, ...] = ()
+
+    def mapped(self, starts: np.ndarray, function: Callable[[np.ndarray], np.ndarray]) -> Self:
+        own = {name: function(getattr(self, name)) for name in ("arm", "features")}
+        return dataclasses.replace(super().mapped(starts, function), **own)
+
+    @property
+    def by_arm(self) -> bool:
+        """Whether features are those of visitors: some arm has several rows."""
+        pairs = np.stack([self.owner, self.arm])
+        return len(np.unique(pairs, axis=1).T) < len(self.arm)
+
+    @property
+    def arms(self) -> np.ndarray:
+        """How many arms each experiment has [E]."""
+        pairs = np.unique(np.stack([self.owner, self.arm]), axis=1)
+        return np.bincount(pairs[0], minlength=len(self))
+
+
+def read(data: Any, columns: Columns, context: tuple[str, ...]) -> ContextRows:
+    """Rows of past experiments with features, from a file or any table that `frames.find` knows.
+
+    A row has pulls and successes, or pulls, mean and variance, of an arm or of a segment of its visitors.
+    Columns of text become columns of 0 and 1, one for each value but the first.
+    """
+    source = frames.find(data, (*dataclasses.astuple(columns.with_moments()), *context))
+    measured = columns.asked or columns.successes not in source.columns
+    columns = columns.with_moments()
+    given = (columns.mean, columns.variance) if measured else (columns.successes,)
+    wanted = [columns.experiment, columns.arm, columns.pulls, *given, *context]
+    if len({*wanted}) < len(wanted):
+        raise InputError(f"columns must be different, not {', '.join(wanted)}")
+    if missing := [repr(name) for name in wanted if name not in source.columns]:
+        raise InputError(f"{source.name} has no column {', '.join(missing)}")
+    frame = source.take(wanted)
+    experiment, arm = (_numbered(frame[name]) for name in (columns.experiment, columns.arm))
+    pulls, *numbers = (_numbers(frame[name]) for name in (columns.pulls, *given))
+    _refuse(columns.pulls, (pulls < 1) | (pulls % 1 != 0), "must be a whole number of at least 1")
+    if measured:
+        _refuse(columns.variance, numbers[1] < 0, "must not be negative")
+        successes, variances = pulls * numbers[0], numbers[1]
+    else:
+        successes, variances = numbers[0], None
+        wrong = (successes < 0) | (successes > pulls) | (successes % 1 != 0)
+        _refuse(columns.successes, wrong, "must be a whole number, and no more than the pulls")
+    names, features = [INTERCEPT], [np.ones(len(frame))]
+    for name in context:
+        for label, values in _encoded(frame[name]):
+            names.append(label)
+            features.append(values)
+    if len(names) > MOST_FEATURES:
+        raise InputError(f"there may be {MOST_FEATURES - 1} features, not {len(names) - 1}")
+    order = np.argsort(experiment, kind="stable")
+    starts = np.concatenate([[0], np.cumsum(np.bincount(experiment))])
+    found = ContextRows(
+        starts,
+        pulls[order],
+        successes[order],
+        variances=None if variances is None else variances[order],
+        arm=arm[order],
+        features=np.stack(features, axis=1)[order],
+        columns=tuple(names),
+    )
+    return _checked(found)
+
+
+def _checked(found: ContextRows) -> ContextRows:
+    """The experiments with at least two arms, or an error if they are too few or too large."""
+    kept = np.flatnonzero(found.arms > 1)
+    found, alone = found.only(kept), len(found) - len(kept)
+    if len(found) < FEWEST:
+        raise InputError(f"{len(found)} experiments with at least two arms are too few to learn from")
+    if found.sizes.max() > MOST_ROWS:
+        what = f"an experiment has {found.sizes.max()} rows, and {MOST_ROWS} are allowed"
+        raise InputError(f"{what}: add up the pulls of visitors who are alike")
+    if np.linalg.matrix_rank(found.features) < found.features.shape[1]:
+        raise InputError(
+            f"the columns {', '.join(found.columns[1:])} are not independent: leave out those that are "
+            "constant, or follow from others"
+        )
+    notes = (f"left out: {alone} experiments with a single arm",) if alone else ()
+    return dataclasses.replace(found, notes=notes)
+
+
+def _numbered(column: Any) -> np.ndarray:
+    """Names by their ranks."""
+    names = frames.as_names(column)
+    _refuse(column.name, (names.str.strip_chars() == "").to_numpy(), "must not be empty")
+    ranks: np.ndarray = names.rank("dense").to_numpy().astype(np.int64) - 1
+    return ranks
+
+
+def _numbers(column: Any) -> np.ndarray:
+    values: np.ndarray = frames.as_numbers(column).fill_null(np.nan).to_numpy()
+    _refuse(column.name, ~(np.abs(values) < 1e15), "must be a finite number")
+    return values
+
+
+def _encoded(column: Any) -> list[tuple[str, np.ndarray]]:
+    """A column of numbers, or one of text as columns of 0 and 1."""
+    values = frames.as_numbers(column)
+    if values.is_nan().fill_null(False).all():
+        ranks, names = _numbered(column), frames.as_names(column).unique().sort().to_list()
+        if len(names) > MOST_VALUES:
+            raise InputError(f"{column.name!r} has {len(names)} values: at most {MOST_VALUES} are allowed")
+        return [(f"{column.name}={name}", (ranks == i) * 1.0) for i, name in enumerate(names) if i]
+    return [(column.name, _numbers(column))]
+
+
+def _refuse(name: str, wrong: np.ndarray, wanted: str) -> None:
+    rows = np.flatnonzero(wrong) + 1
+    if len(rows):
+        first = ", ".join(map(str, rows[:5])) + (", …" if len(rows) > 5 else "")
+        raise InputError(f"{name!r} {wanted}: see {'row' if len(rows) == 1 else 'rows'} {first}")
+
+
+def names_of(context: Any) -> tuple[str, ...]:
+    """The columns with features, given as a list or as text with commas."""
+    names = context.split(",") if isinstance(context, str) else context
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) and name for name in names):
+        raise InputError(f"context must be a list of columns, not {shown(context)}")
+    return tuple(names)

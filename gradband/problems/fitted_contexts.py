@@ -1,0 +1,87 @@
+"""A problem from past experiments with features: a fitted linear prior, and the design of tests."""
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradband.core import files
+from gradband.core.errors import InputError, number_of_arms
+from gradband.problems import context_fit
+from gradband.problems.context_rows import ContextRows, names_of, read
+from gradband.problems.fitted import Design, FittedProblem, warnings
+from gradband.problems.fitting import per_experiment
+from gradband.problems.past_experiments import Columns
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class FittedContexts(FittedProblem):
+    """A linear prior fitted to past experiments with features, and the design of future tests."""
+
+    columns: tuple[str, ...] = ()
+    """what the features are called, in their order; the first is always 1"""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The output of `gradband fit --json`."""
+        found = super().as_dict()
+        prior = {name: value for name, value in found["prior"].items() if name != "pool"}
+        return {**found, "prior": prior, "context": list(self.columns)}
+
+    def in_words(self) -> str:
+        """Which prior was fitted, for which tests."""
+        kind = "visitors" if self.problem.prior.shares_context else "arms"
+        return f"{super().in_words()} Features of {kind}, in this order: {', '.join(self.columns)}."
+
+    def plot(self, ax: "Axes | None" = None, what: str = "gaps") -> "Axes":
+        """There is no picture of a fit with features."""
+        raise InputError("a fit with features has no picture: see its table, or records()")
+
+    def save(self, folder: str | Path) -> dict[str, str]:
+        """Writes the problem to `fitted.toml`, and returns its path."""
+        path = Path(folder) / "fitted.toml"
+        about = {name: value for name, value in self.problem.describe().items() if name != "noise"}
+        fit = {"chosen": self.chosen.name, "context": list(self.columns)}
+        files.write_text(path, files.toml({**about, "fit": fit}) + "\n")
+        return {"problem": str(path)}
+
+
+def fit(
+    data: Any,
+    columns: Columns,
+    context: Any,
+    test: Design,
+    held_out: float,
+    seed: int,
+    last: bool,
+) -> FittedContexts:
+    """Fits a linear prior to experiments whose rows have features.
+
+    Args:
+        data: What `gb.fit` takes.
+        columns: The other columns.
+        context: The columns with features.
+        test: The design of future tests.
+        held_out: Share of the experiments to hold out.
+        seed: Determines which these are.
+        last: Hold out the last ones instead.
+    """
+    found = read(data, columns, names_of(context))
+    parts: tuple[ContextRows, ContextRows] = found.split(held_out, seed, last)
+    test = _design(found, test)
+    assert test.arms is not None
+    fits = context_fit.fit(*parts, test.arms)
+    notes = (*found.notes, *warnings(len(found), len(parts[1])))
+    return FittedContexts(*parts, test, tuple(fits), fits[0], notes, columns=found.columns)
+
+
+def _design(found: ContextRows, test: Design) -> Design:
+    """The design with the usual number of arms, and as many pulls per arm as in the median experiment."""
+    arms = int(np.bincount(found.arms).argmax()) if test.arms is None else number_of_arms(test.arms, 2)
+    per_arm = float(np.median(per_experiment(found.pulls, found) / found.arms))
+    return dataclasses.replace(
+        test, arms=arms, horizon=test.horizon or max(2 * arms, round(per_arm * arms))
+    )
