@@ -16,6 +16,7 @@ from gradband.core.arrays import one_hot, pick
 from gradband.core.errors import InputError
 from gradband.core.pytrees import flattened, pytree
 from gradband.gradient.estimator import Estimator, estimate
+from gradband.learning.over_problems import learn_over, suited
 from gradband.policies import (
     BeliefIndex,
     CoSoftElim,
@@ -28,6 +29,7 @@ from gradband.policies import (
     binding,
 )
 from gradband.policies.base import Counts
+from gradband.policies.policy_file import Learned
 from gradband.problems import Problem
 from gradband.problems import rewards as laws
 from gradband.problems.priors.base import Prior
@@ -307,3 +309,34 @@ def test_learning_surveys_the_lead_and_finds_what_a_sweep_finds():
     found = gb.evaluate({"learned": learned, **sweep}, problem, instances=4000)
     least = min(found[name].regret.mean for name in sweep)
     assert found["learned"].regret.mean < least + 5 * found["learned"].regret.se
+
+
+def test_one_policy_is_learned_over_problems_of_several_sizes():
+    """From a start that explores far too much, on problems with other K, d and n."""
+    problems = [
+        Problem(gb.priors.Linear(3, 2, rewards=laws.Gaussian(0.5)), 20),
+        Problem(gb.priors.Linear(5, 3, rewards=laws.Gaussian(1.0)), 30),
+    ]
+    start = DirectedSoftElim(a=3.0, power=0.5)
+    seen = []
+    learned = learn_over(
+        start,
+        problems,
+        iterations=20,
+        instances=200,
+        rate=0.05,
+        estimator=Estimator("self"),
+        progress=lambda i, name, regret: seen.append((i, name)),
+    )
+    assert seen[-1] == (20, "directed-softelim")
+    assert np.mean(learned.about["training"]["ratios"]) < 0.9
+    fresh = Problem(gb.priors.Linear(8, 4, rewards=laws.Gaussian(1.0)), 40)
+    ours = Learned(suited(learned.policy, fresh), learned.params, {}, {})
+    found = gb.evaluate({"learned": ours, "start": suited(start, fresh)}, fresh, instances=2000)
+    lower = found.difference("start", "learned")
+    assert lower.mean > 5 * lower.se
+    for wrong, words in (([], "at least one problem"), ([Problem(gb.priors.Beta(2), 9)], "contexts")):
+        with pytest.raises(InputError, match=words):
+            learn_over(start, wrong)
+    with pytest.raises(InputError, match="other shapes"):
+        learn_over(LinSoftElim(shape="diagonal"), problems)

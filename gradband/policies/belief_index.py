@@ -22,13 +22,12 @@ class BeliefIndex(ArmNetwork, DirectedSoftElim):
     An arm's score is that of `directed-softelim`, plus the output of a network for its features (see
     `inputs_of`), as in `index`. Nothing depends on the order of arms, on K or on d, and features have no
     unit, so the same weights can play other problems. The network's output is 0 at first: learning starts
-    from directed SoftElim, with values that are good for many problems.
+    from directed SoftElim.
     """
 
     name: ClassVar[str] = "belief-index"
     inputs: ClassVar[int] = 10
     hidden: int = 16
-    a: float = 0.36
 
     def specs(self) -> dict[str, Spec]:
         network = {name: spec for name, spec in super().specs().items() if name != "doubt"}
