@@ -165,7 +165,9 @@ def test_a_gain_is_the_same_from_a_fit_and_from_its_file(tmp_path, monkeypatch):
         numbers = held_out.starts.tolist(), held_out.pulls.tolist(), held_out.successes.tolist()
         asked.append((problem.describe(), [prior.describe() for prior in others], *numbers))
         assert (how["instances"], how["seed"]) == (40, 1)
-        return [situation(compare_with_defaults.HELD_OUT, MANY, learned=110.0, ts=100.0)]
+        same = {"learned": 110.0, "ts": 100.0}
+        own = situation(compare_with_defaults.AS_FITTED, **same)
+        return [situation(compare_with_defaults.HELD_OUT, MANY, **same), own]
 
     monkeypatch.setattr(gain, "measure_on", measured)
     fit = gb.fit(as_csv(tmp_path / "tests.csv", drawn(15, arms=2, pulls=300)), horizon=20, held_out=0.4)
@@ -216,7 +218,13 @@ def test_learn_tells_the_gain(fitted, tmp_path, monkeypatch, capsys):
         for name in ("rates 50 % lower", "as fitted", "rates 50 % higher")
     )
     assert low < middle < high
-    again = gb.gain(tmp_path / "policy.safetensors", fitted, instances=500)
+    again = gb.gain(tmp_path / "policy.safetensors", fitted, instances=500, certify=0.5)
+    standing = again.standing
+    assert standing.optimum is None
+    assert 0 < standing.bound.regret < standing.table["ts"].regret.mean
+    assert standing.between.keys() >= {"learned", "ts"}
+    assert "As fitted: Its regret is " in again.in_words()
+    assert "of the way from ts to the optimum. No policy has a regret below" in again.in_words()
     assert [entry.as_dict() for entry in again.situations] == result["gain"], "in Python it is the same"
 
 

@@ -36,6 +36,19 @@ def test_a_policy_agrees_best_with_itself():
     assert agreement_gradient(0.5, reference).mean[0] < -1e-3
 
 
+def test_a_network_agrees_best_with_itself():
+    """Networks play with parameters that are folded once per rollout, as references too."""
+    own = LSTM(hidden=4, head=1.0).bind(2, 20)
+    params, others = (own.init(jax.random.key(seed)) for seed in (0, 1))
+
+    def gradient(reference):
+        job = imitation.agreement_job(own, PROBLEM, params, prng.root(1), 0, 256, (own, reference))
+        return np.abs(imitation.compute(job, blocks.workers(1)).mean).max()
+
+    assert gradient(params) < 1e-5
+    assert gradient(others) > 1e-3
+
+
 def test_a_last_block_that_is_not_full_counts_as_what_it_holds():
     other = SoftElim(theta=0.1).bind(2, 20)
     reference = (other, other.init(jax.random.key(0)))

@@ -422,16 +422,20 @@ def difference(name, model, tests):
     policy = dataclasses.replace(gb.policies.named(name), within=1.0, sd=1.0, model=model, dims=dims)
     policy = policy.bind(arms, horizon)
     given = gb.Learned(policy, policy.init(jax.random.key(1)), {}, {})
+    shared = model == "by-arm"  # a θ for each arm, and features of the visitor
     rng, regrets, playable = np.random.default_rng(4), [], Player(given).playable
     for seed in range(tests):
-        theta, player, regret = rng.normal(size=dims), Player(playable, seed=seed), 0.0
+        theta = rng.normal(size=(arms, dims) if shared else dims)
+        player, regret = Player(playable, seed=seed), 0.0
         for _ in range(horizon):
-            x = rng.normal(size=(arms, dims))
+            x = rng.normal(size=dims if shared else (arms, dims))
+            means = theta @ x if shared else x @ theta
             arm = player.select(context=x)
-            regret += (x @ theta).max() - x[arm] @ theta
-            player.update(arm, float(x[arm] @ theta + rng.normal()))
+            regret += means.max() - means[arm]
+            player.update(arm, float(means[arm] + rng.normal()))
         regrets.append(regret)
-    problem = gb.Problem(gb.priors.Linear(arms=arms, dims=dims, changing=True), horizon)
+    kind = gb.priors.LinearByArm(arms, dims) if shared else gb.priors.Linear(arms, dims, changing=True)
+    problem = gb.Problem(kind, horizon)
     found = gb.evaluate(given, problem, instances=4000, seed=11).rows[0].regret
     return (np.mean(regrets) - found.mean) / np.hypot(np.std(regrets, ddof=1) / np.sqrt(tests), found.se)
 

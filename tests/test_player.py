@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 from conftest import assert_z
-from every_policy import ALL, ARMS, HORIZON, learned
+from every_policy import ALL, ARMS, CONTEXTUAL, HORIZON, features, learned
 
 import gradband as gb
 from gradband.play.player import Player
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.brief
 KNOWN = gb.policies.POLICIES | gb.policies.TABLES
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", [*ALL, *CONTEXTUAL])
 def test_a_player_needs_numpy_and_nothing_more(files, name):
     """Whatever else gradband depends on can't be imported there."""
     code = f"""
@@ -27,7 +27,8 @@ for gone in "jax jaxlib numba scipy optax matplotlib typer rich polars safetenso
     sys.modules[gone] = None
 from gradband.play.player import Player
 player = Player({str(files(name))!r}, seed=1)
-arms = [player.select() for _ in range(3)]
+context = {features(0).tolist() if name in CONTEXTUAL else None}
+arms = [player.select(context=context) for _ in range(3)]
 for arm in arms:
     player.update(arm, 1)
 print([int(arm) for arm in arms], player.state()["decisions"])

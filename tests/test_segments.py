@@ -252,6 +252,13 @@ def test_damage_in_a_snapshot_is_refused(softelim, tmp_path):
             Player(softelim, journal=path)
 
 
+def test_a_new_file_begins_when_it_is_due(softelim, tmp_path):
+    path = tmp_path / "journal.jsonl"
+    with Player(softelim, journal=path, compact_every=5) as player:
+        files = [player.select() is not None and len(segments.older(path)) for _ in range(11)]
+    assert files == [0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2]
+
+
 def test_a_journal_is_written_by_its_owner_and_run_by_nobody(tmp_path):
     """Its files have the same permissions from the first to the last, also those changed by hand."""
     path = tmp_path / "journal.jsonl"

@@ -11,13 +11,14 @@ keys at every step.
 """
 
 import math
+import operator
 import zlib
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
 from gradband.core import jax_setup as jax_setup
 from gradband.core.errors import whole
@@ -50,6 +51,11 @@ def stream(key: Array, name: str) -> Array:
     return fold_in(key, STREAMS.index(name))
 
 
+_BY_OPERATORS = operator.add, operator.xor, operator.or_, operator.lshift, operator.rshift
+# The same on JAX's arrays of one shape: traced in a fraction of the operators' time.
+_BY_LAX = lax.add, lax.bitwise_xor, lax.bitwise_or, lax.shift_left, lax.shift_right_logical
+
+
 def hash_words(
     key: tuple[Array, Array], counter: tuple[Array, Array], rounds: int = FULL
 ) -> tuple[Array, Array]:
@@ -60,15 +66,17 @@ def hash_words(
     k0, k1 = key
     schedule = (k0, k1, k0 ^ k1 ^ np.uint32(0x1BD11BDA))
     x0, x1 = counter[0] + k0, counter[1] + k1
+    alike = len({np.shape(x) for x in (x0, x1, *schedule)} - {()}) < 2
+    by_lax = alike and isinstance(x0, Array) and isinstance(x1, Array)
+    add, xor, either, left, right = _BY_LAX if by_lax else _BY_OPERATORS
     for i in range(rounds):
         distance = ROTATIONS[i // 4 % 2][i % 4]
-        x0 = x0 + x1
-        x1 = (x1 << np.uint32(distance)) | (x1 >> np.uint32(32 - distance))
-        x1 = x0 ^ x1
+        x0 = add(x0, x1)
+        x1 = xor(x0, either(left(x1, np.uint32(distance)), right(x1, np.uint32(32 - distance))))
         if i % 4 == 3:
             j = i // 4 + 1
-            x0 = x0 + schedule[j % 3]
-            x1 = x1 + schedule[(j + 1) % 3] + np.uint32(j)
+            x0 = add(x0, schedule[j % 3])
+            x1 = add(add(x1, schedule[(j + 1) % 3]), np.uint32(j))
     return x0, x1
 
 

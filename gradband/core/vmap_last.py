@@ -15,6 +15,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.extend import core
 
@@ -157,19 +158,20 @@ def _evaluate(equation: Any, values: list[Any]) -> list[Any]:
 
 def _align(inputs: list[Value], ranks: list[int], rank: int) -> list[Array]:
     """Operands of an elementwise operation, brought to one shape."""
-    expanded = [
-        value.reshape(value.shape[:own] + (1,) * (rank - own) + (value.shape[own:] if flag else (1, 1)))
-        for (value, flag), own in zip(inputs, ranks, strict=True)
-    ]
-    shape = jnp.broadcast_shapes(*(value.shape for value in expanded))
-    return [jnp.broadcast_to(value, shape) for value in expanded]
+    expanded = []
+    for (value, flag), own in zip(inputs, ranks, strict=True):
+        shape = value.shape[:own] + (1,) * (rank - own) + (value.shape[own:] if flag else (1, 1))
+        expanded.append(value if value.shape == shape else value.reshape(shape))
+    shape = np.broadcast_shapes(*(value.shape for value in expanded))
+    return [value if value.shape == shape else jnp.broadcast_to(value, shape) for value in expanded]
 
 
 def _widen(value: Array, flag: bool, batch_shape: tuple[int, int]) -> Array:
     """A value with both batch axes present and full."""
     if not flag:
         value = value.reshape(*value.shape, 1, 1)
-    return jnp.broadcast_to(value, (*value.shape[:-2], *batch_shape))
+    shape = *value.shape[:-2], *batch_shape
+    return value if value.shape == shape else jnp.broadcast_to(value, shape)
 
 
 def _while(equation: Any, inputs: list[Value], batch_shape: tuple[int, int]) -> list[Value]:

@@ -1,6 +1,7 @@
 """What a policy gains over those in use, on held-out experiments and if the prior is wrong."""
 
 import dataclasses
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from gradband.core import progress as progress_bars
 from gradband.core.errors import InputError, shown
 from gradband.core.results import Result, TextTable
 from gradband.evaluation.compare_with_defaults import (
+    AS_FITTED,
     HELD_OUT,
     LEARNED,
     Known,
@@ -21,6 +23,7 @@ from gradband.evaluation.compare_with_defaults import (
     stored,
 )
 from gradband.evaluation.price import Price, price_of_guardrails
+from gradband.evaluation.standing import Standing, known_bound, known_optimum
 from gradband.policies import given
 from gradband.policies.given import Given
 from gradband.problems import Problem, past_experiments
@@ -41,6 +44,8 @@ class Gain(Result):
     situations: tuple[Situation, ...]
     price: Price | None = None
     """what the problem's guardrails cost, if it has them, on its own prior"""
+    standing: Standing | None = None
+    """how much of the way from Thompson sampling to the optimum is covered, if the prior is as fitted"""
 
     @property
     def held_out(self) -> Situation:
@@ -49,8 +54,10 @@ class Gain(Result):
 
     def in_words(self) -> str:
         """The gain in a few sentences, or the advice that it is not worth the effort."""
-        words = in_words(list(self.situations))
-        return words if self.price is None else f"{words} {self.price.in_words()}"
+        words = [in_words(list(self.situations))]
+        words += [] if self.standing is None else [f"As fitted: {self.standing.in_words(LEARNED)}"]
+        words += [] if self.price is None else [self.price.in_words()]
+        return " ".join(words)
 
     def __repr__(self) -> str:
         held = self.held_out
@@ -64,6 +71,7 @@ class Gain(Result):
             "words": self.in_words(),
             "situations": [entry.as_dict() for entry in self.situations],
             "price_of_guardrails": self.price and self.price.as_dict(),
+            "standing": self.standing and self.standing.as_dict(),
         }
 
     def records(self) -> list[dict[str, Any]]:
@@ -133,6 +141,7 @@ def gain(
     seed: int = 0,
     devices: int | None = None,
     memory: int | str | None = None,
+    certify: float | None = None,
     progress: Callable[[str, float], None] | bool | None = None,
 ) -> Gain:
     """What a policy gains over the usual ones before it is deployed, also if the prior is wrong.
@@ -147,6 +156,8 @@ def gain(
         seed: Determines all randomness.
         devices: How many blocks of instances are computed at a time.
         memory: A limit for the whole process, such as "2GB".
+        certify: Seconds for a bound on every policy's regret if the optimum cannot be computed; by default
+            a tenth of the time that all this takes.
         progress: Called with a policy's name and the share of all work that is done; by default a bar in
             terminals and notebooks, with False nothing.
     """
@@ -156,11 +167,15 @@ def gain(
     with progress_bars.follow(
         "gain", progress, lambda update: lambda name, share: update(share, name)
     ) as told:
+        began, price = time.perf_counter(), None
         found = tuple(measure_on(entry, problem, known, **how, progress=told))
-        if problem.guardrails is None:
-            return Gain(found)
-        how["instances"] = affordable(problem, instances)
-        return Gain(found, price_of_guardrails(entry, problem, **how, progress=told or False))
+        if problem.guardrails is not None:
+            how["instances"] = affordable(problem, instances)
+            price = price_of_guardrails(entry, problem, **how, progress=told or False)
+        own = next(situation for situation in found if situation.name == AS_FITTED)
+        best, _ = known_optimum(problem, lambda done: None)
+        limit, words = known_bound(problem, best, certify, time.perf_counter() - began)
+    return Gain(found, price, Standing.of(own.table, best, words, limit))
 
 
 def _parts(fit: Any) -> tuple[Problem, Known]:

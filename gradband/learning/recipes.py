@@ -241,6 +241,12 @@ USUAL = {
     "lstm-gaussian": NETWORK,
     "index-gaussian": INDEX,
     "index-by-arm": INDEX,
+    # Rollouts on the same contexts and noise are so alike that nothing has less variance for its price.
+    "belief-index": dataclasses.replace(INDEX, estimator=Estimator("leave-one-out", returns="expected")),
+    # Its start is near the best of many problems, and a survey of three parameters takes as long as ascent.
+    "directed-softelim": dataclasses.replace(GRADBAND, iterations=60, survey=False),
+    "lin-softelim": GRADBAND,  # also with a matrix, whose parameters are many
+    "co-softelim": GRADBAND,
     "pretrained": PRETRAINED,
     "pretrained-beta": PRETRAINED,
     "discounted-softelim": dataclasses.replace(GRADBAND, iterations=60),

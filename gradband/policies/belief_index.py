@@ -6,36 +6,53 @@ from typing import ClassVar
 import numpy as np
 
 from gradband.core.arrays import Array, namespace, nn
+from gradband.policies.base import Params, Spec
 from gradband.policies.beliefs import Seen, relief
-from gradband.policies.contextual import Contextual
+from gradband.policies.directed_softelim import DirectedSoftElim, directed
 from gradband.policies.index_network import ArmNetwork
 from gradband.policies.lin_softelim import LEAST
 
 FAR = 10.0  # a gap in standard deviations; beyond it, gaps are alike to the network
-DOUBT = 3.0  # the weight of evidence that LinSoftElim has with a = .58
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class BeliefIndex(ArmNetwork, Contextual):
+class BeliefIndex(ArmNetwork, DirectedSoftElim):
     """p is a softmax of the arms' scores, which depend on the belief about them and the remaining rounds.
 
-    An arm's score is that of LinSoftElim, −w gᵢ² / vᵢ, plus the output of a network for its features (see
-    `features`), as in `index`. Nothing depends on the order of arms, on K or on d, and features have no
+    An arm's score is that of `directed-softelim`, plus the output of a network for its features (see
+    `inputs_of`), as in `index`. Nothing depends on the order of arms, on K or on d, and features have no
     unit, so the same weights can play other problems. The network's output is 0 at first: learning starts
-    from LinSoftElim.
+    from directed SoftElim, with values that are good for many problems.
     """
 
     name: ClassVar[str] = "belief-index"
     inputs: ClassVar[int] = 10
     hidden: int = 16
+    a: float = 0.36
 
-    def features(self, state: Seen) -> tuple[Array, Array]:
-        """The network's inputs for each arm [10, K], and 3 gᵢ² / vᵢ [K]."""
-        seen, xp = state, namespace(state.mean)
-        noise, left = self.noise(seen), xp.maximum(self.horizon - seen.belief.rewards, 1)
+    def specs(self) -> dict[str, Spec]:
+        network = {name: spec for name, spec in super().specs().items() if name != "doubt"}
+        return network | DirectedSoftElim.specs(self)
+
+    def init(self, key: Array) -> Params:
+        network = super().init(key)
+        return {name: network[name] for name in self.specs()} | DirectedSoftElim.init(self, key)
+
+    def log_probs(self, params: Params, state: Seen) -> Array:
+        scores = self.scores(params, state)
+        return nn(scores).log_softmax(scores)
+
+    def scores(self, params: Params, state: Seen) -> Array:
+        noise = self.noise(state)
+        left = namespace(state.mean).maximum(self.horizon - state.belief.rewards, 1)
+        known = directed(params, state, noise, left)
+        return known + self.output(params, self.inputs_of(state, noise, left))
+
+    def inputs_of(self, seen: Seen, noise: Array | float, left: Array) -> Array:
+        """The network's inputs for each arm [10, K], with noise variances σ² and m rounds left."""
+        xp, gap = namespace(seen.mean), seen.gap
         least = np.float32(LEAST) * noise
         v, apart = xp.maximum(seen.variance, least), xp.maximum(seen.apart, least)
-        gap, same = seen.gap, xp.ones_like(v)
         rivals = nn(gap).softmax(-(gap**2) / apart)
         told = xp.maximum(relief(seen, rivals, noise), least)
         x = (
@@ -45,9 +62,9 @@ class BeliefIndex(ArmNetwork, Contextual):
             xp.log(v / v.max()) / 2,
             xp.log1p(left * v / noise) / 2 - 1,
             xp.log(left) / 4 - 1,
-            2 * left / self.horizon * same - 1,
+            2 * left / self.horizon - 1,
             xp.maximum(xp.log(told / told.max()) / 4, -FAR / 2),
             xp.minimum(xp.log1p(gap**2 / told) / 2, FAR) - 1,
             2 * rivals - 1,
         )
-        return xp.stack([xp.broadcast_to(each, v.shape) for each in x]), DOUBT * gap**2 / v
+        return xp.stack([xp.broadcast_to(each, v.shape) for each in x])

@@ -45,11 +45,15 @@ class ArmNetwork(Policy):
     def scores(self, params: Params, state: Any) -> Array:
         """The arms' scores [K]."""
         x, doubt = self.features(state)
+        return self.output(params, x) - params["doubt"] * doubt
+
+    def output(self, params: Params, x: Array) -> Array:
+        """What the network gives the arms [K] for their inputs [F, K]."""
         h, silu = self.hidden, nn(x).silu
         e = silu(params["w0"] @ x + params["b0"][:, None])
         pooled = params["w1"][:, h:] @ namespace(x).concatenate([e.max(1), e.mean(1)]) + params["b1"]
         y = silu(params["w1"][:, :h] @ e + pooled[:, None])
-        return params["w2"] @ y - params["doubt"] * doubt
+        return params["w2"] @ y
 
     def log_probs(self, params: Params, state: Any) -> Array:
         scores = self.scores(params, state)

@@ -9,7 +9,7 @@ from gradband.core.arrays import Array, namespace
 from gradband.policies.base import Believing, Counts, Params
 from gradband.policies.best_arm import best_probabilities
 
-MOST_SAMPLES = 64  # of a posterior per batch; more pulls share them
+MOST_SAMPLES = 64  # of a posterior per batch; more pulls share them, for 1 to 2 % more regret of ten arms
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

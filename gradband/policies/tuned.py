@@ -31,7 +31,7 @@ class Tuned(Contextual):
         return dict.fromkeys(sorted(self.log_scale), Spec())
 
     def init(self, key: Array) -> Params:
-        return {name: real(getattr(self, name)) for name in self.specs()}
+        return {name: real(getattr(self, name)) for name in sorted(self.log_scale)}
 
     def compiled(self) -> Self:
         """Only the first parameters depend on where they start."""
