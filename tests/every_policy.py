@@ -20,7 +20,14 @@ SAMPLED = ("ts", "hierarchical-ts", "ts-gaussian", "ts-beta", "discounted-ts")
 """JAX draws samples and has no probabilities"""
 SIMULATED = ("irs-v-zero",)
 """a player's probabilities are shares of samples"""
+NETWORKS = ("lstm", "index", "index-by-arm", "discounted-index", "lstm-gaussian", "index-gaussian")
 ALL = [*gb.policies.POLICIES, *gb.policies.TABLES]
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def compiled(policy, method, *given):
+    """What a method of a policy gives, by one program: outside of jit each operation would be one."""
+    return getattr(policy, method)(*given)
 
 
 def learned(name, arms=ARMS, horizon=HORIZON, **settings):
@@ -28,9 +35,9 @@ def learned(name, arms=ARMS, horizon=HORIZON, **settings):
     if name in TABLES:
         return gb.exact.optimum(TABLES[name]).policy
     policy = dataclasses.replace(gb.policies.named(name), **settings).bind(arms, horizon)
-    params = policy.init(jax.random.key(1))
+    params = compiled(policy, "init", jax.random.key(1))
     rng = np.random.default_rng(2)
-    if name in ("lstm", "index", "index-by-arm", "discounted-index", "lstm-gaussian", "index-gaussian"):
+    if name in NETWORKS:
         params = {
             key: np.asarray(leaf) + 0.1 * rng.normal(size=leaf.shape).astype(np.float32)
             for key, leaf in params.items()
@@ -43,9 +50,3 @@ def learned(name, arms=ARMS, horizon=HORIZON, **settings):
     if name in ("kl-softelim", "beta-softelim"):
         params = {"theta": 0.4, "a": 0.7, "b": 2.3}
     return Learned(policy, policy.as_params(params), {}, {})
-
-
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def compiled(policy, method, *given):
-    """What a method of a policy gives, by one program: outside of jit each operation would be one."""
-    return getattr(policy, method)(*given)
