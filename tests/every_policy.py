@@ -30,6 +30,12 @@ def compiled(policy, method, *given):
     return getattr(policy, method)(*given)
 
 
+def folded(policy, params):
+    """Parameters as rollouts take them; of most policies they are the same, with nothing to compile."""
+    alike = type(policy).folded is gb.policies.Policy.folded
+    return policy.folded(params) if alike else compiled(policy, "folded", params)
+
+
 def learned(name, arms=ARMS, horizon=HORIZON, **settings):
     """A policy with parameters as far from special as learned ones."""
     if name in TABLES:
