@@ -21,6 +21,7 @@ SAMPLED = ("ts", "hierarchical-ts", "ts-gaussian", "ts-beta", "discounted-ts")
 """JAX draws samples and has no probabilities"""
 SIMULATED = ("irs-v-zero",)
 """a player's probabilities are shares of samples"""
+NETWORKS = ("lstm", "index", "index-by-arm", "discounted-index", "lstm-gaussian", "index-gaussian")
 CONTEXTUAL = [name for name, kind in gb.policies.POLICIES.items() if issubclass(kind, Contextual)]
 """need contexts"""
 ALL = [name for name in (*gb.policies.POLICIES, *gb.policies.TABLES) if name not in CONTEXTUAL]
@@ -40,14 +41,26 @@ def features(t, arms=ARMS):
     return np.random.default_rng(t).normal(size=(arms, DIMS)).astype(np.float32)
 
 
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def compiled(policy, method, *given):
+    """What a method of a policy gives, by one program: outside of jit each operation would be one."""
+    return getattr(policy, method)(*given)
+
+
+def folded(policy, params):
+    """Parameters as rollouts take them; of most policies they are the same, with nothing to compile."""
+    alike = type(policy).folded is gb.policies.Policy.folded
+    return policy.folded(params) if alike else compiled(policy, "folded", params)
+
+
 def learned(name, arms=ARMS, horizon=HORIZON, **settings):
     """A policy with parameters as far from special as learned ones."""
     if name in TABLES:
         return gb.exact.optimum(TABLES[name]).policy
     policy = bound(name, arms, horizon, **settings)
-    params = policy.init(jax.random.key(1))
+    params = compiled(policy, "init", jax.random.key(1))
     rng = np.random.default_rng(2)
-    if name in ("lstm", "index", "index-by-arm", "discounted-index", "lstm-gaussian", "index-gaussian"):
+    if name in NETWORKS:
         params = {
             key: np.asarray(leaf) + 0.1 * rng.normal(size=leaf.shape).astype(np.float32)
             for key, leaf in params.items()
@@ -60,9 +73,3 @@ def learned(name, arms=ARMS, horizon=HORIZON, **settings):
     if name in ("kl-softelim", "beta-softelim"):
         params = {"theta": 0.4, "a": 0.7, "b": 2.3}
     return Learned(policy, policy.as_params(params), {}, {})
-
-
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def compiled(policy, method, *given):
-    """What a method of a policy gives, by one program: outside of jit each operation would be one."""
-    return getattr(policy, method)(*given)

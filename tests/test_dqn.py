@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from every_policy import compiled
 
 import gradband as gb
 from gradband import problems
@@ -64,7 +65,7 @@ def test_shapes_and_width():
 
 def test_it_pulls_the_arm_with_the_greatest_value():
     policy = DQN(hidden=8).bind(3, 40)
-    params = policy.init(jax.random.key(1))
+    params = compiled(policy, "init", jax.random.key(1))
     rng = np.random.default_rng(0)
     for _ in range(10):
         pulls = rng.integers(0, 20, 3)
@@ -80,12 +81,15 @@ def test_it_pulls_the_arm_with_the_greatest_value():
 
 # The arithmetic.
 
+update = jax.jit(q_learning.update, static_argnums=(0, 1))
+error_of = jax.jit(q_learning.error, static_argnums=0)
+
 
 @pytest.fixture
 def example():
     """A policy, two sets of weights, and four transitions, the last of them in the last round."""
     policy = DQN(hidden=5).bind(2, 6)
-    params, target = (policy.init(jax.random.key(i)) for i in (3, 4))
+    params, target = (compiled(policy, "init", jax.random.key(i)) for i in (3, 4))
     before = counts([[0, 0], [1, 1], [2, 1], [3, 2]], [[0, 0], [1, 0], [1, 1], [2, 0]])
     seen = Transitions(before, jnp.array([0, 1, 0, 1]), jnp.array([1.0, 0.0, 1.0, 1.0]))
     after = counts([[1, 0], [1, 2], [3, 1], [3, 3]], [[1, 0], [1, 0], [2, 1], [2, 1]])
@@ -106,7 +110,7 @@ def test_errors_are_those_of_q_learning(example):
     policy, params, target, seen, after = example
     for discount in (0.99, 1.0, 0.5):
         found = [
-            q_learning.error(policy, discount, params, target, Counts(pulls, sums), arm, reward)
+            error_of(policy, discount, params, target, Counts(pulls, sums), arm, reward)
             for pulls, sums, arm, reward in zip(*seen.counts[:2], seen.arm, seen.reward, strict=True)
         ]
         expected = errors_by_hand(params, target, seen, after, discount)[0]
@@ -119,7 +123,7 @@ def test_an_update_is_a_step_of_adam_on_the_huber_loss(example, huber):
     policy, params, target, seen, after = example
     settings = Settings(huber=huber, learning_rate=0.01)
     agent = Agent(params, target, settings.optimizer.init(params), jnp.int32(0))
-    moved, norm = q_learning.update(policy, settings, agent, seen)
+    moved, norm = update(policy, settings, agent, seen)
     error, x, first, second = errors_by_hand(params, target, seen, after, settings.discount)
     slope = np.zeros((4, 2))
     slope[np.arange(4), seen.arm] = np.clip(error, -huber, huber) / 4
@@ -140,7 +144,7 @@ def test_the_target_is_renewed_when_it_is_due(example):
     agent = Agent(params, target, settings.optimizer.init(params), jnp.int32(0))
     for i in range(1, 7):
         before = agent.target
-        agent, _ = q_learning.update(policy, settings, agent, seen)
+        agent, _ = update(policy, settings, agent, seen)
         same = {name: np.array_equal(agent.target[name], before[name]) for name in before}
         assert all(same.values()) == (i % 3 != 0)
         if i % 3 == 0:
@@ -153,7 +157,7 @@ def test_the_ring_holds_the_last_transitions():
     """Eight rounds into a ring of six: what is stored in a round leads to what is stored in the next."""
     problem = problems.named("two-point", horizon=4)
     policy, settings = DQN(hidden=4).bind(2, 4), Settings(update_period=10, warmup=5)
-    params = policy.init(jax.random.key(0))
+    params = compiled(policy, "init", jax.random.key(0))
     agent = Agent(params, params, settings.optimizer.init(params), jnp.int32(0))
     ring = Transitions(
         Counts(jnp.zeros((18, 2)), jnp.zeros((18, 2))), jnp.zeros(18, jnp.int32), jnp.zeros(18)

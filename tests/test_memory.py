@@ -98,13 +98,13 @@ def test_one_block_must_fit():
 
 def test_a_limit_changes_no_bits():
     problem = gb.problems.named("uniform-2", horizon=60)
-    todo = work("lstm", problem, instances=400)
+    todo = work("lstm", problem, instances=256)
     needs = estimate(todo)
     limit = AT_REST + needs.total(todo.blocks, 1) + needs.block // 2
     assert len(todo.workers(blocks.workers(4, limit))) == 1
     assert len(todo.workers(blocks.workers(4))) == 4
     bounded, free = (
-        gb.estimate("lstm", problem, instances=400, devices=4, memory=given) for given in (limit, None)
+        gb.estimate("lstm", problem, instances=256, devices=4, memory=given) for given in (limit, None)
     )
     assert bounded.mean.tobytes() == free.mean.tobytes()
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from every_policy import bound as bound_to
-from every_policy import compiled, features
+from every_policy import compiled, features, folded
 
 from gradband import policies, problems
 from gradband.core.errors import InputError
@@ -28,8 +28,8 @@ def bound(name, arms=K, horizon=N, **settings):
 
 def after(policy, params, history):
     """The state after (arm, reward) pairs."""
-    params = compiled(policy, "folded", params)
-    state = compiled(policy, "begin", params, jnp.int32(0))
+    params = folded(policy, params)
+    state = policy.begin(params, jnp.int32(0))
     for t, (arm, reward) in enumerate(history):
         seen = compiled(policy, "see", params, state, jnp.asarray(features(t, K)))
         state = compiled(policy, "update", params, seen, jnp.int32(arm), jnp.asarray(reward, float))
@@ -47,8 +47,7 @@ def history():
 def test_state_keeps_its_shape(name, history):
     policy = bound(name)
     params = compiled(policy, "init", jax.random.key(0))
-    folded = compiled(policy, "folded", params)
-    first, last = policy.begin(folded, jnp.int32(0)), after(policy, params, history)
+    first, last = policy.begin(folded(policy, params), jnp.int32(0)), after(policy, params, history)
     assert jax.tree.structure(first) == jax.tree.structure(last)
     for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(last), strict=True):
         assert (a.shape, a.dtype) == (b.shape, b.dtype)
@@ -74,12 +73,12 @@ def test_settings_make_the_policy_again(name):
 def test_probabilities_sum_to_one(name, history):
     policy = bound(name)
     params = compiled(policy, "init", jax.random.key(0))
-    folded = compiled(policy, "folded", params)
-    state = compiled(policy, "begin", folded, jnp.int32(0))
+    given = folded(policy, params)
+    state = policy.begin(given, jnp.int32(0))
     for t, (arm, reward) in enumerate(history):
-        state = compiled(policy, "see", folded, state, jnp.asarray(features(t, K)))
-        log_probs = compiled(policy, "log_probs", folded, state)
-        state = compiled(policy, "update", folded, state, jnp.int32(arm), jnp.asarray(reward, float))
+        state = compiled(policy, "see", given, state, jnp.asarray(features(t, K)))
+        log_probs = compiled(policy, "log_probs", given, state)
+        state = compiled(policy, "update", given, state, jnp.int32(arm), jnp.asarray(reward, float))
         assert log_probs.shape == (K,)
         assert np.exp(log_probs).sum() == pytest.approx(1, abs=1e-6)
     latent = policy.latent_log_probs(params)

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from every_policy import bound, features
+from every_policy import bound, compiled, features
 
 from gradband.core import prng
 from gradband.core.arrays import one_hot, pick
@@ -80,7 +80,7 @@ QUICK = ("softelim", "exp3", "kl-softelim", "lstm", "index", "split", "sliding-w
 )
 def test_policies_like_vmap(name):
     policy = bound(name, K, 40)
-    params = policy.folded(policy.init(jax.random.key(0)))
+    params = compiled(policy, "folded", compiled(policy, "init", jax.random.key(0)))
 
     def few_rounds(theta, values, key, shared):
         state = policy.begin(params, jnp.int32(policy.latents - 1))
@@ -104,6 +104,7 @@ def test_derivatives_pass_through():
         return inner(theta, x).sum()
 
     x = jnp.arange(1.0, 1 + K * R * B).reshape(K, R, B) / 10
-    direct = jax.grad(lambda th: jax.nn.log_softmax(-x / th, axis=0).sum())(0.7)
-    np.testing.assert_allclose(jax.grad(value)(0.7), direct, rtol=1e-5)
-    np.testing.assert_allclose(jax.jvp(value, (0.7,), (1.0,))[1], direct, rtol=1e-5)
+    direct = jax.jit(jax.grad(lambda th: jax.nn.log_softmax(-x / th, axis=0).sum()))(0.7)
+    backward, forward = jax.jit(jax.grad(value)), jax.jit(lambda th: jax.jvp(value, (th,), (1.0,))[1])
+    np.testing.assert_allclose(backward(0.7), direct, rtol=1e-5)
+    np.testing.assert_allclose(forward(0.7), direct, rtol=1e-5)
