@@ -7,7 +7,9 @@ import pytest
 from conftest import assert_z
 
 import gradband as gb
+from gradband.core import prng
 from gradband.core.statistics import Mean
+from gradband.engine.rollout import Operands, RolloutSpec, play
 from gradband.gradient.baselines import BASELINES
 from gradband.gradient.critic import Critic, beliefs, moments
 from gradband.policies import SoftElim
@@ -34,6 +36,20 @@ def test_weights_are_those_of_least_squares():
 def test_a_critic_that_saw_nothing_predicts_nothing():
     assert not Critic.blank(BASELINES["critic"].features, 5).weights.any()
     assert Critic.blank(BASELINES["self"].features, 5) is None
+
+
+def test_a_look_ahead_is_what_comes():
+    """Had the reward been what it is, the next round's probabilities would be those that it has."""
+    policy, problem = SoftElim(theta=0.3).bind(3, 30), gb.Problem(gb.priors.Beta(3), 30)
+    given = Operands(problem, {"theta": jnp.float32(0.3)}, prng.root(0), np.int32(0))
+    spec = RolloutSpec(policy, size=16, look_ahead=True)
+    _, (after, rewards, log_probs), _ = play(
+        spec, given, lambda seen, _: seen, lambda score: score, lambda r: (r.after, r.reward, r.log_probs)
+    )
+    after, coming = np.exp(after)[:, :-1], np.exp(log_probs)[1:]
+    ones = np.asarray(rewards)[:-1, None] == 1
+    assert 0 < ones.mean() < 1
+    np.testing.assert_allclose(np.where(ones, after[1], after[0]), coming, atol=1e-6)
 
 
 def test_features_exist_where_arms_are_impossible():

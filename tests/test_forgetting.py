@@ -1,6 +1,7 @@
 """Policies that forget, beside plain loops over all that happened; learning their rate; playing them."""
 
 import dataclasses
+import time
 from typing import ClassVar
 
 import jax
@@ -121,7 +122,9 @@ SHORT = gb.Problem(gb.priors.Drifting(gb.priors.Beta(3), walk=8.0), horizon=150)
 
 def test_a_search_finds_the_rate_of_thompson_sampling():
     """No value of a grid has clearly less regret, on other instances."""
+    began = time.perf_counter()
     found = gb.learn("discounted-ts", SHORT, instances=1000, seed=1)
+    assert 0 < found.about["training"]["seconds"] < time.perf_counter() - began
     assert found.history["params"].shape == (len(found.history["regret"]), 1)
     rates = (1e-9, 0.003, 0.03, 0.3)
     others = {f"{rate:g}": gb.policies.DiscountedTS(forgetting=rate) for rate in rates}
