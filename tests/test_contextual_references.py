@@ -253,10 +253,8 @@ def test_names_alone_have_the_prior_of_a_linear_problem():
         found, asked = (given.parse_policy(text, problem) for text in (name, f"{name}:prior"))
         assert (asked.mean, asked.within, asked.sd) == (0.5, 12**-0.5, 1.5)
         assert (found == asked) == (name != "lin-ucb")
-        assert given.parse_policy(f"{name}:sd=2", problem).within in (
-            0.5,
-            1.0,
-        )
+        set_too = given.parse_policy(f"{name}:sd=2", problem)
+        assert (set_too.sd, set_too.within) == (2.0, 1.0 if name == "lin-ucb" else 12**-0.5)
     own = gb.priors.LinearByArm(3, 2, mean=[1.0, 0.0], within=[2.0, 1.0])
     found = given.parse_policy("lin-ts", gb.Problem(own, 20))
     assert (found.model, found.mean, found.within) == ("by-arm", (1.0, 0.0), (2.0, 1.0))

@@ -8,6 +8,7 @@ from typing import Any
 LARGEST = 3.4e38  # about the largest float32
 MOST = 2**31 - 1  # the largest 32-bit integer
 MOST_ARMS = 1_000_000
+MOST_DIMS = 10_000
 
 
 class InputError(ValueError):
@@ -63,6 +64,11 @@ def whole(what: str, value: Any, least: int = 1, most: int = MOST) -> int:
 def number_of_arms(value: Any, least: int = 1) -> int:
     """A whole number, small enough for arrays with an entry per arm."""
     return whole("arms", value, least, MOST_ARMS)
+
+
+def number_of_dims(what: str, value: Any, least: int = 1) -> int:
+    """A whole number of features, small enough for a belief's covariance."""
+    return whole(what, value, least, MOST_DIMS)
 
 
 def positive(what: str, value: Any) -> float:

@@ -25,7 +25,9 @@ from gradband.exact.quadrature import expected_best
 from gradband.problems import Problem, priors, rewards
 from gradband.solvers import finite_contexts, gaussian_feedback, groups, signs, wheel
 
-FIRST, MOST = 500, 40_000  # instances with full feedback: to time it, and in all
+FIRST, MOST = 64, 40_000  # instances with full feedback: to time it, and in all
+LARGEST = 512  # coefficients of all arms together
+CLEAR = 0.1  # standard deviation of the wheel's rewards, in units of what the right arm gains
 VISITS = 100_000  # rounds whose best mean is averaged
 
 
@@ -86,6 +88,10 @@ def _wheel(prior: Any, horizon: int) -> Known:
     if prior.delta is not None:
         outside = 1 - float(prior.delta) ** 2
         return Known(horizon * (priors.wheel.SAFE + gain * outside), 0.0, "δ is known")
+    if float(prior.rewards.sd) > CLEAR * gain:
+        raise InputError(
+            f"the optimum of the wheel is for rewards that show δ: sd must be at most {CLEAR * gain:g}"
+        )
     found = wheel.regrets(horizon)
     best = horizon * (priors.wheel.SAFE + gain * 2 / 3)
     assert found.least is not None
@@ -103,6 +109,8 @@ def full_feedback(problem: Problem, seconds: float) -> tuple[Mean, Mean]:
         kinds = f"a {prior.kind} prior with contexts and {prior.rewards.kind} rewards"
         raise InputError(f"there is no bound for {kinds}: coefficients must be normal, rewards gaussian")
     blocks = prior.arms if isinstance(prior, priors.LinearByArm) else 1
+    if blocks * prior.dims > LARGEST:
+        raise InputError(f"a bound takes at most {LARGEST} coefficients, not {blocks * prior.dims}")
     mean = np.tile(np.ones(prior.dims) * prior.mean, blocks)
     own, level = (np.diag(np.ones(prior.dims) * each) ** 2 for each in (prior.within, _level(prior)))
     covariance = np.kron(np.eye(blocks), own) + np.kron(np.ones((blocks, blocks)), level)

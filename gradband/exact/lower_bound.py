@@ -36,7 +36,7 @@ LEVELS = 64  # strata of a level, with two draws in each, if there is time
 class Bound(Result):
     """No policy has a Bayes regret below `regret`, or a reward above `reward`.
 
-    `se` and `reward_se` are their standard errors: 0 unless a prior's level was drawn.
+    `se` and `reward_se` are their standard errors: 0 unless the bound was found by sampling.
     """
 
     regret: float
@@ -64,7 +64,7 @@ class Bound(Result):
         return [self.as_dict()]
 
     def tables(self) -> list[TextTable]:
-        drawn = "" if not self.se else " Levels were drawn: each bound has a standard error."
+        drawn = "" if not self.se else " It was found by sampling, and has a standard error."
         notes = f"Method: {self.method}, {self.seconds:.2f} s.{drawn}"
         rows = [
             ["reward, at most", f"{self.reward:.6f}", f"{self.reward_se:.2g}"],

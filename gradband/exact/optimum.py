@@ -128,11 +128,15 @@ def _in_contexts(problem: Problem) -> Optimum:
 
 def known_regret(problem: Problem, progress: Progress | None = None) -> float:
     """The optimum's regret, stored in the cache folder; an error if it takes minutes or is imprecise."""
-    if problem.prior.contextual:
-        return _in_contexts(problem).regret
-    check_kind(problem)
+    contextual = problem.prior.contextual
+    if not contextual:
+        check_kind(problem)
     kept = store.find("optimum", _key(problem))
-    if kept is None:
+    if kept is None and contextual:
+        best = _in_contexts(problem)
+        kept = np.array([best.regret, best.error])
+        store.keep("optimum", _key(problem), kept)
+    elif kept is None:
         check_size(problem)
         if _work(problem) > PATIENCE:
             minutes = f"the optimum of {problem.horizon} rounds takes minutes"

@@ -33,7 +33,7 @@ def suited(policy: Policy, problem: Problem) -> Policy:
     >>> suited(BeliefIndex(), named("rvr-linear")).dims
     5
     """
-    if isinstance(policy, Contextual):
+    if isinstance(policy, Contextual) and references.has_theta(problem.prior):
         policy = dataclasses.replace(policy, **references.linear_numbers_of(policy.name, problem.prior))
     return binding.check(policy, problem)
 
@@ -68,7 +68,7 @@ def learn_over(
         params: Parameters to start from; by default the policy's own.
         seed: Determines all randomness.
         devices: How many blocks of instances are computed at a time.
-        progress: Called after each step with its number, the policy's name and the regret per unit.
+        progress: Called after each step with its number, the problem's name and the regret per unit.
     """
     whole("iterations", iterations)
     whole("instances", instances, least=2)
@@ -93,7 +93,7 @@ def learn_over(
         regrets.append(Mean.of(seen.regrets).mean / units[which])
         found, state = steps.take(found, state, seen.mean / units[which], np.float32(1))
         if progress:
-            progress(i + 1, bound[which].name, regrets[-1])
+            progress(i + 1, problems[which].name, regrets[-1])
     after = [judge.regret(found) for judge in judges]
     ratios = [end / unit for end, unit in zip(after, units, strict=True)]
     kept = found if np.mean(ratios) < 1 else start

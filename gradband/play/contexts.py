@@ -50,6 +50,8 @@ def _in_order(given: Mapping[Any, Any], arms: Arms) -> list[Any]:
         number = arms.number(arm)
         if number is None:
             raise InputError(f"the context has features of {shown(arm)}, which is no arm of this test")
+        if number in found:
+            raise InputError(f"the context has features of the arm {shown(arms.labels[number])} twice")
         found[number] = features
     for arm in arms.active:
         if arm not in found:

@@ -359,7 +359,10 @@ class Player(AbstractContextManager["Player"]):
             return new
 
     def retire(self, arm: "int | str") -> None:
-        """Stops pulling an arm, given by its number or name. Its late rewards are accepted and ignored."""
+        """Stops pulling an arm, given by its number or name.
+
+        Its late rewards are accepted, and ignored unless they tell about other arms: with one θ for all.
+        """
         self.need_flexible("retired")
         with self._turn:
             self._apply(
@@ -370,7 +373,7 @@ class Player(AbstractContextManager["Player"]):
         """Plays on with another policy, which takes over the counts, arms, open decisions and draws.
 
         Args:
-            policy: As for a new player. Both policies must remember counts.
+            policy: As for a new player. Both policies must remember counts, or have the same beliefs.
             reason: Recorded in the event.
         """
         playable = as_playable(policy)

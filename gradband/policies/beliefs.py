@@ -79,6 +79,8 @@ def see(belief: Belief, features: Array) -> Seen:
         rows = features if features.ndim == 2 else features[None]
         spread = (belief.root * rows[..., None]).sum(1)
         return Seen(belief, features, spread, (belief.mean * rows).sum(1))
+    if namespace(features, belief.root) is np:  # an array [K, d, d] would be large
+        return Seen(belief, features, features @ belief.root, features @ belief.mean)
     spread = (features[:, :, None] * belief.root[None]).sum(1)
     return Seen(belief, features, spread, (features * belief.mean[None]).sum(1))
 
@@ -93,8 +95,11 @@ def relief(seen: Seen, weights: Array, noise: Array | float) -> Array:
         own = xp.where(best, (weights * ~best).sum(), weights)
         return own * v**2 / (v + noise)
     apart = seen.spread - (seen.spread * best[:, None]).sum(0)[None]
-    rivals = ((weights[:, None] * apart)[:, :, None] * apart[:, None, :]).sum(0)  # [d, d]
-    told = (seen.spread[:, None, :] * rivals[None]).sum(-1)
+    if xp is np:
+        told = seen.spread @ ((weights[:, None] * apart).T @ apart)
+    else:
+        rivals = ((weights[:, None] * apart)[:, :, None] * apart[:, None, :]).sum(0)  # [d, d]
+        told = (seen.spread[:, None, :] * rivals[None]).sum(-1)
     return (told * seen.spread).sum(1) / (v + noise)
 
 

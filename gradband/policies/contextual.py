@@ -7,12 +7,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gradband.core.arrays import Array, namespace, nn
-from gradband.core.errors import InputError, number, positive, unknown, whole
+from gradband.core.errors import InputError, number, number_of_dims, positive, unknown
 from gradband.policies import beliefs
 from gradband.policies.base import Greatest, Params, Policy
 from gradband.policies.beliefs import Belief, Seen
 
-MOST_DIMS = 10_000
 MOST_NUMBERS = 10_000_000  # in a belief that is played
 MODELS = ("linear", "by-arm")
 LINKS = ("identity", "logistic")
@@ -49,7 +48,7 @@ class Contextual(Policy):
 
     def check(self) -> None:
         super().check()
-        whole(f"dims of {self.name}", self.dims, 0, MOST_DIMS)
+        number_of_dims(f"dims of {self.name}", self.dims, least=0)
         self._check_coordinates("mean", number)
         self._check_coordinates("within", positive)
         positive(f"sd of {self.name}", self.sd)

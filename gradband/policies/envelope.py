@@ -51,7 +51,11 @@ def expected_gain(values: Array, slopes: Array) -> Array:
     >>> print(expected_gain(np.array([[1.0, 0.0]]), np.array([[0.0, 2.0]])).round(6))
     [0.395593]
     """
-    xp = namespace(values, slopes)
+    xp, lines = namespace(values, slopes), slopes.shape[1]
+    if xp is np and slopes.size * lines > AT_ONCE and len(slopes) > 1:
+        step = max(1, AT_ONCE // lines**2)
+        parts = [expected_gain(values, slopes[i : i + step]) for i in range(0, len(slopes), step)]
+        return np.concatenate(parts)
     lower, upper, steps = crossings(values, slopes)
     turns = (lower < upper) & (upper < math.inf)
     return xp.where(turns, steps * excess(xp.where(turns, xp.abs(upper), 0)), 0).sum(1)

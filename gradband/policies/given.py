@@ -10,6 +10,7 @@ from gradband import policies
 from gradband.core import prng
 from gradband.core.errors import InputError, unknown
 from gradband.policies import Params, Policy, as_policy, binding, references
+from gradband.policies.contextual import Contextual
 from gradband.policies.own import Trust, load_class
 from gradband.policies.policy_file import load
 from gradband.problems import Problem
@@ -61,7 +62,8 @@ def unpack(
 def parse_policy(text: str, problem: Problem | None = None) -> Policy:
     """The policy that `name`, `name:setting=value+…` or `name:prior` stands for.
 
-    A policy that `takes_prior` has the problem's prior by its name alone.
+    A policy that `takes_prior` has the problem's prior by its name alone; with linear beliefs also where
+    other settings are given.
     """
     name, _, rest = text.partition(":")
     if name not in policies.POLICIES:
@@ -71,8 +73,8 @@ def parse_policy(text: str, problem: Problem | None = None) -> Policy:
             raise InputError(f"{text} needs a problem whose prior it can take")
         return references.with_prior(name, problem)
     policy = policies.named(name)
-    if not rest and problem is not None:
-        return references.by_name(policy, problem)
+    if problem is not None and (not rest or isinstance(policy, Contextual)):
+        policy = references.by_name(policy, problem)
     return with_settings(policy, rest)
 
 
@@ -88,13 +90,13 @@ def from_command_line(text: str, problem: Problem | None = None, trust: Trust | 
 
 def with_settings(policy: Policy, text: str) -> Policy:
     """The policy with settings as `theta=0.5+gradient=lemma`."""
-    name, settings = policy.name, dict[str, Any]()
+    name, settings, usual = policy.name, dict[str, Any](), type(policy)().settings()
     for entry in filter(None, re.split("[,+]", text)):
         key, _, value = entry.partition("=")
-        if key not in policy.settings():
-            raise unknown(f"setting of {name}", key, policy.settings())
+        if key not in usual:
+            raise unknown(f"setting of {name}", key, usual)
         try:
-            settings[key] = type(policy.settings()[key])(value)
+            settings[key] = type(usual[key])(value)
         except ValueError:
             raise InputError(f"{key} of {name} must be a number, not {value!r}") from None
     return dataclasses.replace(policy, **settings)

@@ -3,9 +3,12 @@
 import dataclasses
 from typing import ClassVar
 
+import numpy as np
+
 from gradband.core.arrays import Array, namespace, nn
 from gradband.policies.base import Params
 from gradband.policies.beliefs import Seen
+from gradband.policies.lin_softelim import LEAST
 from gradband.policies.tuned import ANY, Tuned
 
 
@@ -24,6 +27,8 @@ class LinBoltzmann(Tuned):
     temperature: float = 0.5
 
     def log_probs(self, params: Params, state: Seen) -> Array:
-        spread = namespace(state.mean).sqrt(state.variance.mean())
+        xp = namespace(state.mean)
+        least = np.float32(LEAST) * xp.asarray(self.noise(state)).mean()
+        spread = xp.sqrt(xp.maximum(state.variance.mean(), least))
         scores = -state.gap / (params["temperature"] * spread)
         return nn(scores).log_softmax(scores)

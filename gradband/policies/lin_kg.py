@@ -12,6 +12,8 @@ from gradband.policies.beliefs import Seen
 from gradband.policies.contextual import ContextualIndex
 from gradband.policies.envelope import expected_gain
 
+MOST_ARMS = 200
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LinKnowledgeGradient(ContextualIndex):
@@ -28,6 +30,13 @@ class LinKnowledgeGradient(ContextualIndex):
         super().check()
         if self.link != "identity":
             raise InputError(f"{self.name} needs link=identity, not {self.link}")
+
+    def check_play(self) -> None:
+        super().check_play()
+        if self.arms > MOST_ARMS:
+            raise InputError(
+                f"{self.name} compares all pairs of arms: at most {MOST_ARMS} arms can be played"
+            )
 
     def index(self, params: Params, state: Seen) -> Array:
         xp = namespace(state.mean)

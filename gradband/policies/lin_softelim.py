@@ -23,7 +23,8 @@ class LinSoftElim(Tuned):
     c_i = xᵢᵀ A Σ A xᵢ, where Σ is the covariance of θ: the uncertainty about the arm. A is learned: a
     number `a`, a number for each feature (`shape="diagonal"`), or a symmetric matrix, a (M + Mᵀ) / 2 with M
     = I at first (`shape="full"`). With `variance="difference"`, c_i is the uncertainty about the difference
-    of the arm to the best one. One-hot features give SoftElim, with θ = 2 a² σ².
+    of the arm to the best one. One-hot features and a wide prior give SoftElim, with θ = 2 a²
+    σ², once each arm was pulled.
     """
 
     name: ClassVar[str] = "lin-softelim"

@@ -14,7 +14,8 @@ from gradband.policies.contextual import ContextualIndex
 class LinUCB(ContextualIndex):
     """The arm with the greatest xᵢᵀm + `width` √(xᵢᵀ Σ xᵢ), with the covariance Σ of θ.
 
-    m is ridge regression with the penalty sd² / within², which is 1, and Σ the inverse of its matrix.
+    By default, with sd and within of 1, m is ridge regression with the penalty 1, and Σ the inverse of its
+    matrix.
     """
 
     name: ClassVar[str] = "lin-ucb"

@@ -100,7 +100,9 @@ def _checked(found: ContextRows) -> ContextRows:
     if found.sizes.max() > MOST_ROWS:
         what = f"an experiment has {found.sizes.max()} rows, and {MOST_ROWS} are allowed"
         raise InputError(f"{what}: add up the pulls of visitors who are alike")
-    if np.linalg.matrix_rank(found.features) < found.features.shape[1]:
+    spread = found.features[:, 1:].std(0)
+    scaled = (found.features[:, 1:] - found.features[:, 1:].mean(0)) / np.where(spread > 0, spread, 1)
+    if np.linalg.matrix_rank(scaled) < scaled.shape[1]:
         raise InputError(
             f"the columns {', '.join(found.columns[1:])} are not independent: leave out those that are "
             "constant, or follow from others"

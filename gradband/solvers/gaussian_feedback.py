@@ -17,7 +17,8 @@ import numpy as np
 from gradband.core.errors import InputError, positive, shown, whole
 from gradband.core.statistics import Mean
 
-PATHS = 4000  # instances at a time
+PATHS = 4000  # instances at a time, of few coefficients
+NUMBERS = 1 << 22  # in the precision matrices of instances at a time
 Draw = Callable[[np.random.Generator, int], np.ndarray]
 
 
@@ -49,8 +50,9 @@ def linear(
     root = np.linalg.cholesky(s)
     draws = np.random.default_rng(seed)
     parts = []
-    for start in range(0, whole("instances", instances, 2), PATHS):
-        count = min(PATHS, instances - start)
+    at_once = int(np.clip(NUMBERS // d**2, 1, PATHS))
+    for start in range(0, whole("instances", instances, 2), at_once):
+        count = min(at_once, instances - start)
         theta = m + draws.standard_normal((count, d)) @ root.T
         precision = np.tile(np.linalg.inv(s), (count, 1, 1))
         toward = np.tile(np.linalg.solve(s, m), (count, 1))

@@ -105,7 +105,9 @@ class Classification(Prior):
 
     def sample(self, key: Array) -> Order:
         drawn = prng.uniforms(key, self.arms)
-        ranks = (drawn[:, None] > drawn[None]).sum(1)  # lanes do not sort
+        place = np.arange(self.arms)
+        tied = (drawn[:, None] == drawn[None]) & (place[:, None] > place[None])
+        ranks = ((drawn[:, None] > drawn[None]) | tied).sum(1)  # lanes do not sort
         return Order(jnp.stack(prng.words(key)), ranks.astype(jnp.int32))
 
     def visit(self, key: Array, instance: Order, t: Array) -> Visit:

@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array
 
 from gradband.core import prng
-from gradband.core.errors import InputError, number_of_arms, whole
+from gradband.core.errors import InputError, number_of_arms, number_of_dims
 from gradband.core.pytrees import flattened, pytree
 from gradband.problems import rewards as laws
 from gradband.problems.priors.base import Instance, Prior, Visit, set_fields
@@ -60,7 +60,7 @@ class Contextual(Prior):
         rewards: laws.Reward | None = None,
     ) -> None:
         set_fields(self, functions=Functions(sample, context, means), rewards=rewards or laws.Bernoulli())
-        set_fields(self, arms=number_of_arms(arms), dims=whole("dims", dims))
+        set_fields(self, arms=number_of_arms(arms), dims=number_of_dims("dims", dims))
         instances, features = self._rounds(TRIED)
         if features.shape[1:] not in ((self.dims,), (self.arms, self.dims)):
             wanted = f"[{self.dims}] or [{self.arms}, {self.dims}]"

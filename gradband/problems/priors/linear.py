@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 
 from gradband.core import prng
-from gradband.core.errors import InputError, number, number_of_arms, positive, unknown, whole
+from gradband.core.errors import InputError, number, number_of_arms, number_of_dims, positive, unknown
 from gradband.core.pytrees import pytree
 from gradband.problems import rewards as laws
 from gradband.problems.priors.base import Prior, Visit, numbers, set_fields
@@ -57,7 +57,7 @@ class Linear(Prior):
     rewards: laws.Reward = laws.Gaussian()
 
     def __post_init__(self) -> None:
-        set_fields(self, arms=number_of_arms(self.arms), dims=whole("dims", self.dims))
+        set_fields(self, arms=number_of_arms(self.arms), dims=number_of_dims("dims", self.dims))
         check_coefficients(self)
         check_drawn(self, FEATURES)
         if self.features == "opposite" and self.arms != 2:

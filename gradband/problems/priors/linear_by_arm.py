@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from gradband.core import prng
-from gradband.core.errors import InputError, number_of_arms, whole
+from gradband.core.errors import InputError, number_of_arms, number_of_dims
 from gradband.core.pytrees import pytree
 from gradband.problems import rewards as laws
 from gradband.problems.priors.base import Prior, Visit, set_fields
@@ -52,7 +52,7 @@ class LinearByArm(Prior):
     rewards: laws.Reward = laws.Gaussian()
 
     def __post_init__(self) -> None:
-        set_fields(self, arms=number_of_arms(self.arms), dims=whole("dims", self.dims))
+        set_fields(self, arms=number_of_arms(self.arms), dims=number_of_dims("dims", self.dims))
         check_coefficients(self)
         check_drawn(self, SHAPES)
         if not isinstance(self.intercept, bool):
