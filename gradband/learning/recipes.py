@@ -244,7 +244,7 @@ USUAL = {
     # Rollouts on the same contexts and noise are so alike that nothing has less variance for its price.
     "belief-index": dataclasses.replace(INDEX, estimator=Estimator("leave-one-out", returns="expected")),
     # Its start is near the best of many problems, and a survey of three parameters takes as long as ascent.
-    "directed-softelim": dataclasses.replace(GRADBAND, iterations=60, survey=False),
+    "directed-softelim": dataclasses.replace(GRADBAND, iterations=60, instances=500, survey=False),
     "lin-softelim": GRADBAND,  # also with a matrix, whose parameters are many
     "co-softelim": GRADBAND,
     "pretrained": PRETRAINED,
