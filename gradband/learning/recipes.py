@@ -245,8 +245,8 @@ USUAL = {
     "index-by-arm": INDEX,
     # Rollouts on the same contexts and noise are so alike that nothing has less variance for its price.
     "belief-index": dataclasses.replace(INDEX, estimator=Estimator("leave-one-out", returns="expected")),
-    # Its start is near the best of many problems. A survey of three parameters would take as long as ascent,
-    # and points around its end, in a flat valley, ten times that.
+    # Its start is near the best of many problems. A survey of three parameters would take as long as
+    # ascent, and points around its end, in a flat valley, ten times that.
     "directed-softelim": dataclasses.replace(GRADBAND, iterations=60, survey=False, refine=False),
     "lin-softelim": GRADBAND,  # also with a matrix, whose parameters are many
     "co-softelim": GRADBAND,
