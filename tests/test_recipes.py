@@ -210,6 +210,7 @@ entropy = "none"
 curriculum = [5, 10]
 survey = true
 choose = false
+refine = false
 certify = 5.0
 estimator = { baseline = "leave-one-out", rollouts = 3, returns = "expected" }
 settings = { forget = 0.5 }
@@ -236,7 +237,7 @@ def test_a_recipe_file_says_everything(tmp_path):
     found = recipes.choose(LSTM().bind(2, 30), written(tmp_path, EVERYTHING))
     assert (found.name, found.iterations, found.instances, found.most) == ("all of it", 7, 30, 100_000)
     assert (found.scale, found.temperature, found.entropy) == ("linear", recipes.annealed, None)
-    assert (found.curriculum(30), found.survey, found.choose) == ((5, 10), True, False)
+    assert (found.curriculum(30), found.survey, found.choose, found.refine) == ((5, 10), True, False, False)
     assert found.certify == 5.0
     assert found.estimator == gb.Estimator("leave-one-out", 3, "expected")
     assert found.settings == {"forget": 0.5}

@@ -235,7 +235,9 @@ class Chooser:
     def survey(self, start: Params) -> Params:
         return survey(self.judge(1, share=5), self.steps, start)
 
-    def choose(self, begun: dict[str, Params], state: TrainingState) -> tuple[Params, dict[str, Any]]:
+    def choose(
+        self, begun: dict[str, Params], state: TrainingState, refined: bool = True
+    ) -> tuple[Params, dict[str, Any]]:
         """The best of where learning started, where it ended and what is nearby, and how it was chosen."""
         judge, few = self.judge(2), flattened(state.params).size <= FEW
         entries = begun | {"stage": state.stage_start, "last": state.params}
@@ -245,7 +247,7 @@ class Chooser:
         found = {name: judge.regret(params) for name, params in entries.items()}
         chosen = min(found, key=lambda name: found[name])
         params = entries[chosen]
-        if few:
+        if few and refined:
             several = len(self.steps.moved_by_logarithm) > 1
             better = refine(self.judge(2, share=2) if several else judge, self.steps, params)
             # The best of very many is partly luck, so it is compared again on other instances.

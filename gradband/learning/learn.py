@@ -168,7 +168,8 @@ def _finish(
     """Chooses the parameters to keep, and describes how they were learned."""
     params, about = state.params, dict(plan.about)
     if plan.recipe.choose and not state.stopped:
-        params, about["choice"] = plan.chooser.choose({"start": plan.start, "survey": begun}, state)
+        begins, refine = {"start": plan.start, "survey": begun}, plan.recipe.refine
+        params, about["choice"] = plan.chooser.choose(begins, state, refine)
         if asked := processes.agreed(watch.asked, last=True):
             raise state.interrupted(asked)
     about["training"] = plan.about["training"] | {"seconds": round(time.perf_counter() - began, 3)}

@@ -186,6 +186,7 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
     "curriculum": _curriculum,
     "survey": _flag,
     "choose": _flag,
+    "refine": _flag,
     "guided_from": whole,
     "certify": positive,
 }

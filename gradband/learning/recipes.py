@@ -51,7 +51,9 @@ class Recipe:
     survey: bool = False
     """whether ascent starts from the best of several values of θ, unless one is given"""
     choose: bool = False
-    """whether the best of start, average and last is kept, and refined if there are few parameters"""
+    """whether the best of start, average and last is kept"""
+    refine: bool = True
+    """whether what is kept is refined, if there are few parameters, by playing points around it"""
     certify: float | None = None
     """seconds for a bound on every policy's regret, if the optimum is unknown; None for a tenth of all"""
     imitating: "Recipe | None" = None
@@ -243,8 +245,9 @@ USUAL = {
     "index-by-arm": INDEX,
     # Rollouts on the same contexts and noise are so alike that nothing has less variance for its price.
     "belief-index": dataclasses.replace(INDEX, estimator=Estimator("leave-one-out", returns="expected")),
-    # Its start is near the best of many problems, and a survey of three parameters takes as long as ascent.
-    "directed-softelim": dataclasses.replace(GRADBAND, iterations=60, survey=False),
+    # Its start is near the best of many problems. A survey of three parameters would take as long as
+    # ascent, and points around its end, in a flat valley, ten times that.
+    "directed-softelim": dataclasses.replace(GRADBAND, iterations=60, survey=False, refine=False),
     "lin-softelim": GRADBAND,  # also with a matrix, whose parameters are many
     "co-softelim": GRADBAND,
     "pretrained": PRETRAINED,

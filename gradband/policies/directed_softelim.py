@@ -30,7 +30,7 @@ class DirectedSoftElim(Tuned):
     lead: ClassVar[str] = "a"
     limits: ClassVar[dict[str, tuple[float, float]]] = {
         "a": (1e-2, 1e2),
-        "power": (1e-2, 1e3),
+        "power": (1e-2, 1e2),
         "patience": (1e-3, 10.0),
     }
     a: float = 1.0
