@@ -54,6 +54,18 @@ def test_indices_are_those_of_gittins(a, b):
     assert np.quantile(error, 0.9) < 0.01
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("rounds", "error"), [(10_000, 0.025), (20_000, 0.065)])
+def test_indices_are_those_of_gittins_beyond_the_rounds_that_were_learned(rounds, error):
+    truth = diagonal(1.0, 1.0, rounds, 0)
+    policy = gb.policies.pretrained().bind(1, rounds)
+    for pulls in (0, 1, 5, 20, 100, 1000):
+        for ones in {pulls // 2, 7 * pulls // 10, 9 * pulls // 10, pulls}:
+            counts = Counts(np.array([float(pulls)]), np.array([float(ones)]))
+            (found,), (spread,) = policy.index(policy.stored(), counts)
+            assert abs(found - truth[pulls * (pulls + 1) // 2 + ones]) < error * spread
+
+
 @pytest.mark.brief
 def test_a_diagonal_has_the_indices_of_a_table():
     n = 30

@@ -7,7 +7,7 @@ from gradband.core.arrays import Array, namespace
 from gradband.policies.base import Params
 from gradband.policies.beta_evidence import BetaEvidence, Evidence
 from gradband.policies.platform_ts import psi
-from gradband.policies.pretrained_index import PretrainedNetwork, features, moments, network
+from gradband.policies.pretrained_index import LEARNED_ROUNDS, PretrainedNetwork, features, moments, network
 
 LEAST = 1e-3  # pseudo-counts of a posterior, and distance of its mean from 0 and 1, in single precision
 NARROWEST = 1e-12  # variance of a posterior, which may lie within a single cell
@@ -35,4 +35,6 @@ class PretrainedBeta(PretrainedNetwork, BetaEvidence):
         left = xp.maximum(self.horizon - state.counts.rounds, 1)
         left = 1 + (left - 1) * information * inside * (1 - inside)
         _, spread, resolved = moments(ones, zeros, left)
-        return means + spread * resolved * network(params, features(ones, zeros, left)), spread
+        # More pulls than the network was learned with would only be more exploration.
+        seen = features(ones, zeros, left, LEARNED_ROUNDS)
+        return means + spread * resolved * network(params, seen), spread

@@ -15,7 +15,9 @@ from gradband.policies.base import Believing, Bounds, Counting, Counts, Params, 
 FILE = Path(__file__).with_name("pretrained.safetensors")
 HIDDEN, FEATURES = 32, 7  # units of each layer, and inputs per arm
 FEWEST = 0.2  # pseudo-counts of successes or failures that the network was learned with
-MOST_COUNTS, MOST_ROUNDS = 4000.0, 4000.0  # of an arm, and left: what lies beyond is scaled to these
+MOST_COUNTS = 4000.0  # of an arm: what lies beyond is scaled to these
+LEARNED_ROUNDS = 4000.0  # left, up to which the network was learned
+MOST_ROUNDS = 20_000.0  # up to which it is right within .065 σ
 SHARPNESS = 1000.0
 LEAST_SHARPNESS, MOST_SHARPNESS = 1e-3, 1e6
 
@@ -125,7 +127,7 @@ def moments(ones: Array, zeros: Array, left: Array) -> tuple[Array, Array, Array
     return mean, spread, xp.sqrt((left - 1) / (total + left - 1))
 
 
-def features(ones: Array, zeros: Array, left: Array) -> Array:
+def features(ones: Array, zeros: Array, left: Array, most: float = MOST_ROUNDS) -> Array:
     """The network's inputs [7, …] for posteriors Beta(ones, zeros) with `left` rounds left, m ≥ 1.
 
     Large counts are scaled down together with the rounds left: in the limit only m / (α + β) matters.
@@ -133,7 +135,7 @@ def features(ones: Array, zeros: Array, left: Array) -> Array:
     xp = namespace(ones, left)
     much = xp.maximum((ones + zeros) / MOST_COUNTS, 1)
     ones, zeros = xp.maximum(ones / much, FEWEST), xp.maximum(zeros / much, FEWEST)
-    left = xp.clip(left / much, 1, MOST_ROUNDS)
+    left = xp.clip(left / much, 1, most)
     total = ones + zeros
     seen = (
         xp.log(ones) / 2 - 1,
