@@ -247,7 +247,9 @@ USUAL = {
     "belief-index": dataclasses.replace(INDEX, estimator=Estimator("leave-one-out", returns="expected")),
     # Its start is near the best of many problems. A survey of three parameters would take as long as
     # ascent, and points around its end, in a flat valley, ten times that.
-    "directed-softelim": dataclasses.replace(GRADBAND, iterations=60, survey=False, refine=False),
+    "directed-softelim": dataclasses.replace(
+        GRADBAND, iterations=60, optimizer=partial(falling_adam, rate=0.03), survey=False, refine=False
+    ),
     "lin-softelim": GRADBAND,  # also with a matrix, whose parameters are many
     "co-softelim": GRADBAND,
     "pretrained": PRETRAINED,

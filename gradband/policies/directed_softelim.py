@@ -31,11 +31,11 @@ class DirectedSoftElim(Tuned):
     limits: ClassVar[dict[str, tuple[float, float]]] = {
         "a": (1e-2, 1e2),
         "power": (1e-2, 1e2),
-        "patience": (1e-3, 10.0),
+        "patience": (1e-3, 100.0),
     }
-    a: float = 1.0
-    power: float = 15.0
-    patience: float = 2.0
+    a: float = 1.08
+    power: float = 40.0
+    patience: float = 2.7
 
     def log_probs(self, params: Params, state: Seen) -> Array:
         left = namespace(state.mean).maximum(self.horizon - state.belief.rewards, 1)
