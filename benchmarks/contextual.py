@@ -20,7 +20,7 @@ import gradband as gb
 from gradband.policies import references
 from gradband.policies.given import with_settings
 
-JUDGED_BY = 987_654_321  # the first seed of instances that nothing is learned on
+JUDGED_BY = 555_000_111  # the first seed of instances that nothing is learned on
 PROBLEMS = ("dpt-linear", "rvr-linear", "lin-5")
 LEARNED = (
     "lin-softelim",

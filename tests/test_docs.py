@@ -19,7 +19,8 @@ PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 TEXTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
-MARKS = {"README.md": "brief"} | dict.fromkeys(("guide.md", "revenue.md", "tutorial.md"), "slow")
+LONG = ("certificates.md", "guide.md", "revenue.md", "tutorial.md")
+MARKS = {"README.md": "brief"} | dict.fromkeys(LONG, "slow")
 
 
 def of_its_length(page):

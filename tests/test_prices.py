@@ -110,6 +110,7 @@ def test_relaxed_prices_are_less_noisy_than_luck():
     assert spread["priced"] < 0.8 * spread["expected"]
 
 
+@pytest.mark.slow
 def test_a_recurrent_network_comes_close_to_the_optimum():
     from gradband import evaluate, learn
 

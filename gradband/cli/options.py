@@ -1,8 +1,8 @@
 """Arguments and options that several commands have. Heavy modules are imported when they are needed."""
 
+import ast
 import inspect
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -40,17 +40,37 @@ def with_texts(helps: dict[str, str]) -> Callable[[Any], Any]:
 
 def policy_names(trained: bool = False) -> list[str]:
     """Names of all policies, or of the learned ones, read from their files: help need not import NumPy."""
+    classes: dict[str, ast.ClassDef] = {}
     spec = find_spec("gradband.policies")
-    found = []
     for folder in spec.submodule_search_locations or () if spec else ():
         for path in sorted(Path(folder).glob("*.py")):
-            text = path.read_text(encoding="utf-8")
-            no = set(re.findall(r"(listed|trained): ClassVar\[bool\] = False", text))
-            learned = re.search(
-                r"OneParameter|\((Forgetting|KLSoftElim|ArmNetwork|LSTM|Tuned|LinSoftElim)|def init\(", text
-            )
-            if "listed" not in no and (not trained or (learned and "trained" not in no)):
-                found += re.findall(r'^    name: ClassVar\[str\] = "(.+)"', text, re.MULTILINE)
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            classes |= {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+
+    def line(kind: str) -> Iterator[ast.ClassDef]:
+        """The class and those that it extends, but for `Policy` itself."""
+        if kind in classes and kind != "Policy":
+            yield classes[kind]
+            for base in classes[kind].bases:
+                yield from line(ast.unparse(base))
+
+    def said(kind: ast.ClassDef, what: str) -> Any:
+        """What a class itself says of this name: a constant, or True for a method."""
+        for node in kind.body:
+            if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == what:
+                return node.value.value if isinstance(node.value, ast.Constant) else None
+            if isinstance(node, ast.FunctionDef) and node.name == what:
+                return True
+        return None
+
+    found = []
+    for name, kind in classes.items():
+        label, family = said(kind, "name"), list(line(name))
+        unlisted = any(said(each, "listed") is False for each in family)
+        learned = any(said(each, "init") for each in family)
+        untrained = any(said(each, "trained") is False for each in family)
+        if isinstance(label, str) and not unlisted and not (trained and (untrained or not learned)):
+            found.append(label)
     return found
 
 

@@ -5,8 +5,6 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
 from gradband.cli.play import Parser, add_guardrails, add_policy, find_policy
 from gradband.core.errors import InputError
 
@@ -75,6 +73,8 @@ def weights(words: Sequence[str]) -> None:
 
 def show_by_segment(given: argparse.Namespace) -> None:
     """Prints shares that follow from a player's journal or state, for each segment."""
+    import numpy as np  # here: help takes no time to import it
+
     from gradband.play import flags
     from gradband.play.by_segment import read_json, segment_weights
     from gradband.play.settings import GUARDRAILS

@@ -25,6 +25,28 @@ USUAL = Estimator("leave-one-out", returns="expected")
 JUDGED = 1000  # instances of each problem that regrets are compared on
 
 
+@dataclasses.dataclass(frozen=True)
+class Turns:
+    """How `learn_over` ascends."""
+
+    iterations: int = 300
+    """steps, each on one problem"""
+    instances: int = 256
+    """fresh instances in each step"""
+    rate: float = 0.003
+    """the greatest size of a step of Adam"""
+    estimator: Estimator = USUAL
+    """of the gradients"""
+
+    def check(self) -> None:
+        whole("iterations", self.iterations)
+        whole("instances", self.instances, least=2)
+        positive("rate", self.rate)
+
+
+USUAL_TURNS = Turns()
+
+
 def suited(policy: Policy, problem: Problem) -> Policy:
     """The policy bound to the problem, with its prior if it believes in linear rewards.
 
@@ -41,11 +63,8 @@ def suited(policy: Policy, problem: Problem) -> Policy:
 def learn_over(
     policy: Policy,
     problems: Sequence[Problem],
+    how: Turns = USUAL_TURNS,
     *,
-    iterations: int = 300,
-    instances: int = 256,
-    rate: float = 0.003,
-    estimator: Estimator = USUAL,
     params: Params | None = None,
     seed: int = 0,
     devices: int | None = None,
@@ -61,43 +80,40 @@ def learn_over(
     Args:
         policy: The policy to learn; with linear beliefs, it gets each problem's prior.
         problems: The problems, in the order of their turns.
-        iterations: Steps, each on one problem.
-        instances: Fresh instances in each step.
-        rate: The greatest size of a step of Adam.
-        estimator: Of the gradients.
+        how: The number and size of steps, instances and gradients.
         params: Parameters to start from; by default the policy's own.
         seed: Determines all randomness.
         devices: How many blocks of instances are computed at a time.
         progress: Called after each step with its number, the problem's name and the regret per unit.
     """
-    whole("iterations", iterations)
-    whole("instances", instances, least=2)
-    positive("rate", rate)
-    bound = _bound(policy, problems, estimator)
+    how.check()
+    bound = _bound(policy, problems, how.estimator)
     key, on = prng.root(seed), blocks.workers(devices)
     start = bound[0].init(prng.stream(key, "init")) if params is None else bound[0].as_params(params)
     judges = [_judge(p, task, key, on) for p, task in zip(bound, problems, strict=True)]
     units = [judge.regret(start) for judge in judges]
     if not all(0 < unit < math.inf for unit in units):
         raise InputError("a problem without regret, or with one that is not finite, cannot be learned on")
-    steps = Steps(bound[0].compiled(), clipped_adam(iterations, 1, rate=rate, warm=0.1), "log")
+    steps = Steps(bound[0].compiled(), clipped_adam(how.iterations, 1, rate=how.rate, warm=0.1), "log")
     found, state, ways = start, steps.first_state(start), prng.stream(key, "training")
     tasks = [jax.device_put(problem) for problem in problems]
     regrets = []
-    for i in range(iterations):
+    for i in range(how.iterations):
         which = i % len(bound)
-        job = gradient_job(bound[which], tasks[which], found, ways, i, instances, estimator, Controls())
+        job = gradient_job(
+            bound[which], tasks[which], found, ways, i, how.instances, how.estimator, Controls()
+        )
         seen = compute(job, on)
         if seen.fault:
             raise InputError(seen.fault)
         regrets.append(Mean.of(seen.regrets).mean / units[which])
         found, state = steps.take(found, state, seen.mean / units[which], np.float32(1))
         if progress:
-            progress(i + 1, problems[which].name, regrets[-1])
+            progress(i + 1, problems[which].name or f"problem {which + 1}", regrets[-1])
     after = [judge.regret(found) for judge in judges]
     ratios = [end / unit for end, unit in zip(after, units, strict=True)]
     kept = found if np.mean(ratios) < 1 else start
-    about = describe_run(problems[0], {"iterations": iterations, "instances": instances}, seed)
+    about = describe_run(problems[0], {"iterations": how.iterations, "instances": how.instances}, seed)
     about["training"] |= {"problems": [each.describe() for each in problems], "ratios": ratios}
     return Learned(bound[0], kept, {"regret": np.asarray(regrets, np.float32)}, about)
 

@@ -1,6 +1,6 @@
 """Problems: a prior and a horizon. The paper's by name, others from a TOML file (docs/problems.md)."""
 
-from gradband.problems.classification import classification
+from gradband.problems.classifying import classification
 from gradband.problems.delay import Delay, GeometricDelay, MeasuredDelay
 from gradband.problems.guardrails import Guardrails
 from gradband.problems.paper_problems import NAMED, named
