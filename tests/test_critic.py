@@ -65,7 +65,7 @@ def test_features_exist_where_arms_are_impossible():
         pytest.param(SoftElim(theta=0.1), "critic", "optimal", 1.5, marks=pytest.mark.slow),
         (SoftElim(theta=0.3), "critic", "optimal", 1.5),
         pytest.param(SoftElim(theta=0.1), "luck", "critic", 1.15, marks=pytest.mark.slow),
-        (SoftElim(theta=0.3), "luck", "critic", 1.5),
+        pytest.param(SoftElim(theta=0.3), "luck", "critic", 1.5, marks=pytest.mark.slow),
     ],
 )
 def test_critics_lower_the_variance(policy, better, worse, times):

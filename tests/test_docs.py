@@ -19,7 +19,7 @@ PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 TEXTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
-LONG = ("certificates.md", "guide.md", "revenue.md", "tutorial.md")
+LONG = ("certificates.md", "guide.md", "problems.md", "revenue.md", "tutorial.md")
 MARKS = {"README.md": "brief"} | dict.fromkeys(LONG, "slow")
 
 

@@ -36,7 +36,13 @@ def limited(function):
 
 
 @pytest.mark.brief
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(p, id=p.stem, marks=[] if p.stem == "own_policy" else pytest.mark.slow)
+        for p in NOTEBOOKS
+    ],
+)
 def test_every_cell_runs(path, tmp_path, monkeypatch):
     """With few instances, simple priors and one rival, so that it takes seconds."""
     shutil.copy(FOLDER / "past_tests.csv", tmp_path)

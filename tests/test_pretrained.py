@@ -268,6 +268,7 @@ def test_learning_starts_from_it_and_keeps_what_is_best():
     assert all(size < 0.1 for name, size in step.items() if name != "sharpness")
 
 
+@pytest.mark.slow
 def test_it_can_be_made_again(tmp_path, monkeypatch):
     """With few states and steps: a file that can be read, whose network has learned something."""
     monkeypatch.setattr(pretraining, "BATCH", 512)
