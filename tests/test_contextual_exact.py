@@ -424,3 +424,16 @@ def test_full_feedback_bounds_linear_problems():
         gb.exact.bound("lin-5", seconds=0.1)
     by_arm = gb.priors.LinearByArm(arms=2, dims=2)
     assert gb.exact.bound(gb.Problem(by_arm, 20), seconds=0.1).regret > 0
+
+
+def test_stored_optima_tell_rewards_apart():
+    """With another noise the same prior has another optimum."""
+    from gradband.exact.optimum import known_regret
+
+    found = []
+    for sd in (1.0, 3.0):
+        prior = gb.priors.Linear(2, 2, features="opposite", changing=True, rewards=gb.rewards.Gaussian(sd))
+        problem = gb.Problem(prior, 5)
+        found.append(known_regret(problem))
+        assert known_regret(problem) == found[-1] == float(signs.regrets(2, 5, noise_sd=sd).optimal)
+    assert found[0] < found[1]

@@ -153,6 +153,7 @@ def _key(problem: Problem) -> dict[str, Any]:
     """What a problem's optimum depends on."""
     about = {"prior": problem.prior.describe(), "horizon": problem.horizon}
     about |= {"afterwards": problem.afterwards} if problem.afterwards else {}
+    about |= {"rewards": problem.prior.rewards.describe()} if problem.prior.contextual else {}
     return {"holds": "regret, error", "version": __version__, **about}
 
 
