@@ -42,7 +42,8 @@ def losses(
         kernel = _kernel(v, charge, drift, wide, first, last)
         rates = betaln(v * mu, v * (1 - mu)) - betaln(up, down) - v * (mu - charge) * drift
         logs = v * (mu - charge) * wide
-        found[i] = _pass(rounds, depth, width, first, kernel, weight / 2, mu - charge, rates, logs)
+        nodes = np.stack([weight / 2, mu - charge, rates, logs])
+        found[i] = _pass(rounds, depth, width, first, kernel, nodes)
     return found
 
 
@@ -70,12 +71,14 @@ def _pass(
     width: float,
     first: int,
     kernel: np.ndarray,
-    share: np.ndarray,
-    excess: np.ndarray,
-    rates: np.ndarray,
-    logs: np.ndarray,
+    nodes: np.ndarray,
 ) -> float:
-    """X at the root, times e^{−v λ L} = 1. Points are numbered from the middle of a level's grid."""
+    """X at the root, times e^{−v λ L} = 1. Points are numbered from the middle of a level's grid.
+
+    `nodes` [4, MEANS] has each mean's share of the prior, its excess over λ, and how its logarithm falls
+    with k and grows with a step.
+    """
+    share, excess, rates, logs = nodes[0], nodes[1], nodes[2], nodes[3]
     discount, size = 1 - 1 / rounds, len(kernel)
     room = int(width * np.sqrt(depth + 1.0)) + 2
     extra = max(-first, 0) + 1  # points to the left of a grid that the level before looks at

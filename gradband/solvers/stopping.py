@@ -45,7 +45,7 @@ def advantages(
     found = np.empty((len(padded), code(kept + 1, 0), LANES))
     with ThreadPoolExecutor(workers) as pool:
         jobs = [
-            pool.submit(_pass, a, b, rounds, depth, part, logs, above[i], found[i])
+            pool.submit(_pass, shape, rounds, depth, part, logs, above[i], found[i])
             for i, part in enumerate(padded)
         ]
         for job in jobs:
@@ -72,8 +72,7 @@ def _log_normalisers(a: float, b: float, depth: int) -> np.ndarray:
 
 @compiled(fastmath={"contract", "nsz"})
 def _pass(
-    a: float,
-    b: float,
+    shape: tuple[float, float],
     rounds: int,
     depth: int,
     charges: np.ndarray,
@@ -82,14 +81,15 @@ def _pass(
     found: np.ndarray,
 ) -> None:
     """J for one block of charges, which do not decrease, into `found` [states, LANES]."""
+    a, b = shape
     rest = np.empty((depth + 2, LANES))
-    low, high = _reveal(a, b, rounds, depth, charges, logs, top, rest)
+    low, high = _reveal(shape, rounds, depth, charges, logs, top, rest)
     keep = 0
     while (keep + 1) * (keep + 2) // 2 < len(found):
         keep += 1
     discount, last = 1 - 1 / rounds, charges[LANES - 1]
     if depth <= keep:
-        _store(a, b, rounds, depth, low, high, charges, rest, found)
+        _store(shape, rounds, depth, (low, high), charges, rest, found)
     for pulls in range(depth - 1, -1, -1):
         start = max(0, low - 1)
         low = pulls + 1
@@ -111,13 +111,12 @@ def _pass(
                 break
         high = ones
         if pulls <= keep:
-            _store(a, b, rounds, pulls, low, high, charges, rest, found)
+            _store(shape, rounds, pulls, (low, high), charges, rest, found)
 
 
 @compiled()
 def _reveal(
-    a: float,
-    b: float,
+    shape: tuple[float, float],
     rounds: int,
     depth: int,
     charges: np.ndarray,
@@ -129,6 +128,7 @@ def _reveal(
 
     P(μ ≤ λ) follows from that of one more one and one zero less by a positive term: no digits are lost.
     """
+    a, b = shape
     below = top.copy()
     term = np.zeros(LANES)
     low, high = depth + 1, depth
@@ -162,17 +162,16 @@ def _reveal(
 
 @compiled()
 def _store(
-    a: float,
-    b: float,
+    shape: tuple[float, float],
     rounds: int,
     pulls: int,
-    low: int,
-    high: int,
+    between: tuple[int, int],
     charges: np.ndarray,
     rest: np.ndarray,
     found: np.ndarray,
 ) -> None:
-    """J of all states with so many pulls into `found`."""
+    """J of all states with so many pulls into `found`; those `between` are in `rest`, others are trivial."""
+    (a, b), (low, high) = shape, between
     start = pulls * (pulls + 1) // 2
     for ones in range(pulls + 1):
         p = (a + ones) / (a + b + pulls)
