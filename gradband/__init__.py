@@ -20,6 +20,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from gradband import exact, policies, problems
     from gradband.core.errors import InputError
+    from gradband.engine.blocks import Where
     from gradband.evaluation.evaluate import Comparison, evaluate
     from gradband.evaluation.explain import Explanation, explain
     from gradband.evaluation.gain import Gain, gain
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "InputError": "core.errors",
+    "Where": "engine.blocks",
     "Problem": "problems",
     "FittedProblem": "problems.fitted",
     "fit": "problems.fitted",
@@ -103,6 +105,7 @@ __all__ = [
     "Settings",
     "Standing",
     "Sweep",
+    "Where",
     "__version__",
     "annealed",
     "assign",

@@ -131,5 +131,11 @@ def test_results_print_in_a_line(forms):
         assert len(repr(result)) < 300, type(result)
 
 
+@pytest.mark.parametrize("function", [gb.evaluate, gb.compare, gb.estimate, gb.explain, gb.learn, gb.sweep])
+def test_misspelt_arguments_are_refused(function):
+    with pytest.raises(TypeError, match="got an unexpected keyword argument 'instanses'"):
+        function("softelim", "two-point", instanses=50)
+
+
 if __name__ == "__main__":
     SNAPSHOT.write_text(snapshot(), encoding="utf-8")

@@ -25,7 +25,7 @@ def agreement_gradient(theta, reference, instances=4000):
     policy = SoftElim(theta=theta).bind(2, 20)
     params = policy.init(jax.random.key(0))
     job = imitation.agreement_job(policy, PROBLEM, params, prng.root(1), 0, instances, reference)
-    return imitation.compute(job, blocks.workers(1))
+    return imitation.compute(job, blocks.workers(devices=1))
 
 
 def test_a_policy_agrees_best_with_itself():
@@ -44,7 +44,7 @@ def test_a_network_agrees_best_with_itself():
 
     def gradient(reference):
         job = imitation.agreement_job(own, PROBLEM, params, prng.root(1), 0, 256, (own, reference))
-        return np.abs(imitation.compute(job, blocks.workers(1)).mean).max()
+        return np.abs(imitation.compute(job, blocks.workers(devices=1)).mean).max()
 
     assert gradient(params) < 1e-5
     assert gradient(others) > 1e-3

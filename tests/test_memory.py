@@ -101,8 +101,8 @@ def test_a_limit_changes_no_bits():
     todo = work("lstm", problem, instances=256)
     needs = estimate(todo)
     limit = AT_REST + needs.total(todo.blocks, 1) + needs.block // 2
-    assert len(todo.workers(blocks.workers(4, limit))) == 1
-    assert len(todo.workers(blocks.workers(4))) == 4
+    assert len(todo.workers(blocks.workers(devices=4, memory=limit))) == 1
+    assert len(todo.workers(blocks.workers(devices=4))) == 4
     bounded, free = (
         gb.estimate("lstm", problem, instances=256, devices=4, memory=given) for given in (limit, None)
     )

@@ -235,7 +235,7 @@ def test_bad_problem_file_is_refused(tmp_path, text, word):
     ("source", "word"),
     [
         ("two-pint", "'two-pint': did you mean 'two-point'"),
-        ("zzz", "unknown problem 'zzz': Known: two-point.*FILE.toml"),
+        ("zzz", "unknown problem 'zzz': known: two-point.*FILE.toml"),
         ("", "unknown problem"),
         ("missing.toml", "missing.toml: No such file"),
         ("folder.toml", "folder.toml: it is not a file"),

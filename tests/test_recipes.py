@@ -276,7 +276,7 @@ def test_what_a_recipe_file_leaves_out_is_as_usual(tmp_path):
         ("name = 3", "name must be a string"),
         ("survey = 1", "survey must be true or false"),
         ("scale = 'lin'", "unknown scale 'lin': did you mean 'linear'"),
-        ("temperature = 'hot'", "unknown temperature 'hot': Known: none, annealed|did you mean"),
+        ("temperature = 'hot'", "unknown temperature 'hot': known: none, annealed|did you mean"),
         ("curriculum = 5", "curriculum must be a list of horizons"),
         ("curriculum = [5, 'x']", "curriculum must be a whole number"),
         ("estimator = 'slef'", "unknown baseline 'slef': did you mean 'self'"),

@@ -147,7 +147,7 @@ def test_pictures_are_drawn_where_one_wants_them(found, monkeypatch):
         plt.close(figure)
     with pytest.raises(InputError, match="unknown picture 'gap': did you mean 'gaps'"):
         found["fitted"].plot(what="gap")
-    with pytest.raises(InputError, match="unknown curve 'theta': Known: regret, params"):
+    with pytest.raises(InputError, match="unknown curve 'theta': known: regret, params"):
         found["learned"].plot(what="theta")
     with pytest.raises(InputError, match="optimal-grid has no training curve|has no training curve"):
         found["optimum"].policy.plot()

@@ -37,8 +37,8 @@ def unknown(what: str, given: Any, allowed: Iterable[str]) -> InputError:
 
     names = list(allowed)
     near = difflib.get_close_matches(given, names, n=1, cutoff=0.5) if isinstance(given, str) else []
-    hint = f" did you mean '{near[0]}'?" if near else ""
-    return InputError(f"unknown {what} {shown(given)}:{hint} Known: {', '.join(names)}")
+    hint = f"did you mean '{near[0]}'? Known" if near else "known"
+    return InputError(f"unknown {what} {shown(given)}: {hint}: {', '.join(names)}")
 
 
 def shown(value: Any) -> str:

@@ -8,9 +8,9 @@ instances only their results, a few numbers each, take memory.
 
 import collections
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 import jax
 import numpy as np
@@ -33,6 +33,24 @@ def kept_block_size(rollouts: int, horizon: int) -> int:
     return int(2 ** max(0, np.floor(np.log2(most / rollouts))))
 
 
+class Where(TypedDict, total=False):
+    """Where to compute: arguments of whatever plays many instances."""
+
+    devices: int | None
+    """how many blocks of instances are computed at a time"""
+    memory: int | str | None
+    """a limit for the whole process, such as "2GB"; the bits are the same with any"""
+    engine: str | None
+    """lanes or xla; by default lanes on a CPU, and XLA for networks and what lanes do not support"""
+
+
+def check_where(given: Iterable[str]) -> None:
+    """Raises an error for arguments that are none of these, as for any function."""
+    for name in given:
+        if name not in Where.__annotations__:
+            raise TypeError(f"got an unexpected keyword argument {name!r}")
+
+
 class Workers(NamedTuple):
     """Who computes blocks, and how much memory there is for it."""
 
@@ -44,12 +62,14 @@ class Workers(NamedTuple):
     """lanes or xla; None for the usual choice"""
 
 
-def workers(count: int | None = None, limit: int | str | None = None, engine: str | None = None) -> Workers:
+def workers(**where: Unpack[Where]) -> Workers:
     """A worker on every local device, or on the CPU one for each core.
 
-    A CPU that JAX sees as one device runs several blocks at a time, one per worker. The `limit` is for the
-    whole process; without it, what is free may be taken.
+    A CPU that JAX sees as one device runs several blocks at a time, one per worker. Without a limit of
+    memory, what is free may be taken.
     """
+    check_where(where)
+    count = where.get("devices")
     local = jax.local_devices()
     usual = len(local)
     if usual == 1 and local[0].platform == "cpu":
@@ -57,8 +77,9 @@ def workers(count: int | None = None, limit: int | str | None = None, engine: st
     wanted = usual if count is None else whole("devices", count)
     if wanted > max(usual, 64):
         raise InputError(f"devices must be at most {max(usual, 64)}, not {wanted}")
-    most = memory.budget(limit) if local[0].platform == "cpu" else None  # GPUs have memory of their own
-    return Workers(tuple(local[i % len(local)] for i in range(wanted)), most, engines.named(engine))
+    devices, own = tuple(local[i % len(local)] for i in range(wanted)), local[0].platform != "cpu"
+    most = None if own else memory.budget(where.get("memory"))  # GPUs have memory of their own
+    return Workers(devices, most, engines.named(where.get("engine")))
 
 
 @functools.cache

@@ -1,7 +1,7 @@
 """How tests end: who was shown what, what came of it, and which arm is recommended."""
 
 import dataclasses
-from typing import Any
+from typing import Unpack
 
 import jax
 import numpy as np
@@ -9,6 +9,7 @@ import numpy as np
 from gradband.core import prng
 from gradband.core.errors import InputError
 from gradband.engine import blocks, diagnosis, measure
+from gradband.engine.blocks import Where
 from gradband.policies import given
 from gradband.policies.given import Given
 from gradband.problems import Problem, priors
@@ -53,17 +54,19 @@ class Endings:
         return Endings(*parts)
 
 
-def play_to_the_end(entry: Given, problem: Problem, means: np.ndarray, seed: int, **how: Any) -> Endings:
+def play_to_the_end(
+    entry: Given, problem: Problem, means: np.ndarray, seed: int, **where: Unpack[Where]
+) -> Endings:
     """The ends of tests with these means [m, K], or arms as rewards describe them, each played once.
 
-    `problem` says how many pulls there are, and how many per round. `how` has the `devices`, the `memory`
+    `problem` says how many pulls there are, and how many per round. `where` has the `devices`, the `memory`
     and the `engine` of `evaluate`.
     """
     drawn = priors.Drawn(means, 0, problem.prior.rewards)
     fresh = problem.replace(prior=drawn.fresh(), afterwards=1)
     policy, params = given.bind(entry, fresh, seed)
     key = prng.stream(prng.root(seed), "evaluation")
-    on = blocks.workers(how.get("devices"), how.get("memory"), how.get("engine"))
+    on = blocks.workers(**where)
     fresh, count = jax.device_put(fresh), len(means)
     results = blocks.map_blocks(measure.endings_job(policy, fresh, params, key, count), on)
     pulls, sums, arm = (blocks.join(pieces, count) for pieces in zip(*results, strict=True))

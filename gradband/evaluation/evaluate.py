@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import jax
 import numpy as np
@@ -16,6 +16,7 @@ from gradband.core.errors import InputError, number, whole
 from gradband.core.results import Result, TextTable
 from gradband.core.statistics import Mean, Quantile, losses_in_tail
 from gradband.engine import blocks, diagnosis, measure
+from gradband.engine.blocks import Where
 from gradband.policies import TABLES, Params, Policy, as_policy, given
 from gradband.policies.given import Given
 from gradband.policies.given import WithParams as WithParams
@@ -177,11 +178,9 @@ def evaluate(
     *,
     instances: int = 10_000,
     seed: int = 0,
-    devices: int | None = None,
-    memory: int | str | None = None,
-    engine: str | None = None,
     quantiles: Sequence[float] = (),
     progress: Callable[[str, float], None] | bool | None = None,
+    **where: Unpack[Where],
 ) -> Comparison:
     """Bayes regret of each policy on fresh instances, the same for all.
 
@@ -195,13 +194,11 @@ def evaluate(
         problem: A `Problem`, a fit, a name or a TOML file.
         instances: Fresh instances to play.
         seed: Determines the instances and all draws.
-        devices: How many blocks of instances are computed at a time.
-        memory: A limit for the whole process, such as "2GB".
-        engine: "lanes" or "xla"; by default lanes on a CPU, and XLA for what lanes do not support.
         quantiles: Levels of the quantiles of regret to show, such as (0.95, 0.99): what 95 % and 99 % of
             the instances do not exceed. `Row.quantile` and `Row.cvar` compute any of them later.
         progress: Called with a policy's name and the share of its instances that is done; by default a bar
             in terminals and notebooks, with False nothing.
+        **where: The `devices`, the `memory` and the `engine`: see `Where`.
 
     >>> from gradband import policies, problems
     >>> problem = problems.named("two-point", horizon=20)
@@ -212,7 +209,7 @@ def evaluate(
     levels = check_quantiles(quantiles)
     problem = as_problem(problem)
     fresh, instances = fresh_instances(problem, instances)
-    on = blocks.workers(devices, memory, engine)
+    on = blocks.workers(**where)
     fresh = jax.device_put(fresh)
     size = blocks.block_size(problem.arms)
     key = prng.stream(prng.root(seed), "evaluation")

@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,7 @@ from gradband.core.errors import InputError, shown
 from gradband.core.results import Result, TextTable
 from gradband.core.statistics import Mean
 from gradband.engine import blocks
+from gradband.engine.blocks import Where
 from gradband.engine.observation import Round
 from gradband.engine.rollout import Operands, RolloutSpec, play
 from gradband.evaluation import explanation_figure
@@ -184,10 +185,9 @@ def explain(
     instances: int = 4000,
     optimal: bool = True,
     seed: int = 0,
-    devices: int | None = None,
-    memory: int | str | None = None,
     certify: float | None = None,
     progress: Progress | bool | None = None,
+    **where: Unpack[Where],
 ) -> Explanation:
     """What a policy does early, midway and late, beside the optimal policy if there is one.
 
@@ -199,12 +199,11 @@ def explain(
         instances: Fresh instances to play it on.
         optimal: Whether to compute the optimal policy, if that is possible.
         seed: Determines the instances and all draws.
-        devices: How many blocks of instances are computed at a time.
-        memory: A limit for the whole process, such as "2GB".
         certify: Seconds for a bound on every policy's regret if there is no optimal policy to show; by
             default a tenth of the time that it takes to measure the policy's regret.
         progress: Called with the current stage and the fraction of it that is done; by default a bar in
             terminals and notebooks, with False nothing.
+        **where: The `devices`, the `memory` and the `engine`: see `Where`.
 
     >>> best = optimum(problems.named("two-point", horizon=20)).policy
     >>> [window.agreement.mean for window in explain(best, instances=100).windows]
@@ -221,7 +220,7 @@ def explain(
         raise InputError(f"explain needs a problem without contexts: {why}")
     bound, params = given.bind(policy, problem, seed)
     fresh, instances = fresh_instances(problem, instances)
-    on = blocks.workers(devices, memory)
+    on = blocks.workers(**where)
     size = blocks.block_size(problem.arms)
     key = prng.stream(prng.root(seed), "evaluation")
     plan = _plan(fresh, key)
@@ -241,13 +240,7 @@ def explain(
         found = _summarise(blocks.map_blocks(job, on, report), plan, instances, best is not None)
         standing = None
         if optimal:
-            how: dict[str, Any] = {
-                "instances": instances,
-                "seed": seed,
-                "devices": devices,
-                "memory": memory,
-            }
-            how["progress"] = told or False
+            how = {"instances": instances, "seed": seed, "progress": told or False, **where}
             standing = locate(policy, bound.name, problem, regret, certify, **how)
     return Explanation(bound.name, problem, instances, *found, note, standing)
 

@@ -4,13 +4,14 @@ import dataclasses
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from gradband import problems
 from gradband.core import figures
 from gradband.core import progress as progress_bars
 from gradband.core.errors import InputError, shown
 from gradband.core.results import Result, TextTable
+from gradband.engine.blocks import Where, check_where
 from gradband.evaluation.compare_with_defaults import (
     AS_FITTED,
     HELD_OUT,
@@ -139,10 +140,9 @@ def gain(
     *,
     instances: int = 10_000,
     seed: int = 0,
-    devices: int | None = None,
-    memory: int | str | None = None,
     certify: float | None = None,
     progress: Callable[[str, float], None] | bool | None = None,
+    **where: Unpack[Where],
 ) -> Gain:
     """What a policy gains over the usual ones before it is deployed, also if the prior is wrong.
 
@@ -154,16 +154,16 @@ def gain(
         instances: Draws of the held-out experiments, or fewer if Thompson sampling would take too long.
             Each other situation has a fifth as many.
         seed: Determines all randomness.
-        devices: How many blocks of instances are computed at a time.
-        memory: A limit for the whole process, such as "2GB".
         certify: Seconds for a bound on every policy's regret if the optimum cannot be computed; by default
             a tenth of the time that all this takes.
         progress: Called with a policy's name and the share of all work that is done; by default a bar in
             terminals and notebooks, with False nothing.
+        **where: The `devices`, the `memory` and the `engine`: see `Where`.
     """
+    check_where(where)
     problem, known = _parts(fit)
     entry = given.resolve(policy, problem)
-    how: dict[str, Any] = {"instances": instances, "seed": seed, "devices": devices, "memory": memory}
+    how: dict[str, Any] = {"instances": instances, "seed": seed, **where}
     with progress_bars.follow(
         "gain", progress, lambda update: lambda name, share: update(share, name)
     ) as told:

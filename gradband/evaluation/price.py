@@ -3,13 +3,14 @@
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from gradband.core.errors import InputError
 from gradband.core.results import Result, TextTable
 from gradband.core.statistics import Mean
+from gradband.engine.blocks import Where
 from gradband.evaluation.evaluate import evaluate
 from gradband.policies.given import Given
 from gradband.problems import Problem, as_problem
@@ -89,7 +90,7 @@ def price_of_guardrails(
     instances: int = 10_000,
     seed: int = 0,
     progress: Callable[[str, float], None] | bool | None = None,
-    **how: Any,
+    **where: Unpack[Where],
 ) -> Price:
     """What the guardrails of a problem cost a policy that was learned within them.
 
@@ -101,12 +102,12 @@ def price_of_guardrails(
         seed: Determines the instances and all draws.
         progress: Called with what is played and the share of it that is done; by default a bar in
             terminals and notebooks, with False nothing.
-        **how: The `devices`, `memory` and `engine` of `evaluate`.
+        **where: The `devices`, the `memory` and the `engine`: see `Where`.
     """
     problem = as_problem(problem)
     if problem.guardrails is None:
         raise InputError("this problem has no guardrails, so there is no price to pay for them")
-    given: dict[str, Any] = how | {"instances": instances, "seed": seed, "progress": progress}
+    given: dict[str, Any] = {"instances": instances, "seed": seed, "progress": progress, **where}
     within = evaluate({"within guardrails": policy}, problem, **given).rows[0]
     free = problem.replace(guardrails=None)
     other = evaluate({"without guardrails": policy if without is None else without}, free, **given).rows[0]

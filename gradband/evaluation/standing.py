@@ -3,13 +3,14 @@
 import dataclasses
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from gradband.core import figures
 from gradband.core import progress as progress_bars
 from gradband.core.errors import InputError
 from gradband.core.results import Result, TextTable
 from gradband.core.statistics import Mean
+from gradband.engine.blocks import Where, check_where
 from gradband.evaluation.evaluate import (
     Comparison,
     check_quantiles,
@@ -180,11 +181,10 @@ def compare(
     *,
     instances: int = 10_000,
     seed: int = 0,
-    devices: int | None = None,
-    memory: int | str | None = None,
     quantiles: Sequence[float] = (),
     certify: float | None = None,
     progress: Callable[[str, float], None] | bool | None = None,
+    **where: Unpack[Where],
 ) -> Standing:
     """Compares policies on the same instances, and with the optimum if it can be computed.
 
@@ -197,18 +197,18 @@ def compare(
         problem: A `Problem`, a fit, a name or a TOML file.
         instances: Fresh instances to play.
         seed: Determines the instances and all draws.
-        devices: How many blocks of instances are computed at a time.
-        memory: A limit for the whole process, such as "2GB".
         quantiles: Levels of the quantiles of regret to show, such as (0.95, 0.99).
         certify: Seconds for a bound if the optimum cannot be computed; by default a tenth of the time that
             the comparison takes.
         progress: Called with the current work and the share of it that is done; by default a bar in
             terminals and notebooks, with False nothing.
+        **where: The `devices`, the `memory` and the `engine`: see `Where`.
 
     >>> found = compare(["optimal", "softelim"], "two-point", instances=200)
     >>> [row.name for row in found.table.rows], round(found.optimum, 2)
     (['optimal', 'softelim'], 2.48)
     """
+    check_where(where)
     levels, task = check_quantiles(quantiles), as_problem(problem)
     fresh_instances(task, instances)
     if policies is None:
@@ -228,7 +228,7 @@ def compare(
         unasked = regret is not None and bool(entries) and START not in entries
         began = time.perf_counter()
         added = {START: START} if unasked else {}
-        how: dict[str, Any] = {"instances": instances, "seed": seed, "devices": devices, "memory": memory}
+        how: dict[str, Any] = {"instances": instances, "seed": seed, **where}
         table = evaluate(entries | added, task, **how, quantiles=levels, progress=told or False)
     limit, words = known_bound(task, regret, certify, time.perf_counter() - began)
     found = Standing.of(table, regret, f"{note}{words}", limit)

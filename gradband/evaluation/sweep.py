@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import product
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from gradband.core import progress as progress_bars
 from gradband.core.errors import InputError, whole
 from gradband.core.results import Result, TextTable
 from gradband.core.statistics import Mean
+from gradband.engine.blocks import Where, check_where
 from gradband.evaluation.evaluate import evaluate, name_policies, several
 from gradband.learning.learn import learn
 from gradband.policies import Policy, binding, given
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 SHOWN = 3  # pairs of policy and problem in a sweep's repr
 USUAL: Mapping[str, Any] = MappingProxyType({})
-OWN = ("seed", "devices", "memory", "progress")  # arguments of `learn` that a sweep sets itself
+OWN = ("seed", "progress", *Where.__annotations__)  # arguments of `learn` that a sweep sets itself
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,9 +126,8 @@ def sweep(
     *,
     learning: Mapping[str, Any] | None = USUAL,
     instances: int = 10_000,
-    devices: int | None = None,
-    memory: int | str | None = None,
     progress: Callable[[str, float], None] | bool | None = None,
+    **where: Unpack[Where],
 ) -> Sweep:
     """Learns and evaluates each policy on each problem under each seed.
 
@@ -144,15 +144,15 @@ def sweep(
         learning: Arguments of `learn`, such as `{"iterations": 50}`. With None nothing is learned, and
             policies are evaluated with their initial parameters.
         instances: Fresh instances for each evaluation.
-        devices: How many blocks of instances are computed at a time.
-        memory: A limit for the whole process, such as "2GB".
         progress: Called with a description of the last row and the share that is done; by default a bar in
             terminals and notebooks, with False nothing.
+        **where: The `devices`, the `memory` and the `engine`: see `Where`.
 
     >>> found = sweep(["softelim", "uniform"], "two-point", learning=None, instances=100)
     >>> [(row.policy, row.problem, row.seed) for row in found.rows]
     [('softelim', 'two-point', 0), ('uniform', 'two-point', 0)]
     """
+    check_where(where)
     entries = policies if isinstance(policies, Mapping) else name_policies(several(policies))
     tasks = _name_problems(problems)
     numbers = list(range(whole("seeds", seeds))) if isinstance(seeds, int) else list(seeds)
@@ -162,24 +162,22 @@ def sweep(
     for name in learning or ():
         if name in OWN:
             raise InputError(f"{name} is an argument of sweep, not of learning")
-    on: dict[str, Any] = {"devices": devices, "memory": memory}
     rows: list[SweepRow] = []
     total = len(tasks) * len(numbers) * len(entries)
     with progress_bars.follow(
         "sweeping", progress, lambda update: lambda what, share: update(share, what)
     ) as told:
-        for (where, task), seed, (name, entry) in product(tasks.items(), numbers, entries.items()):
+        for (place, task), seed, (name, entry) in product(tasks.items(), numbers, entries.items()):
             began, learned = time.perf_counter(), None
             policy = given.resolve(entry, task)
             if learning is not None and isinstance(policy, Policy) and _can_learn(policy, task):
-                policy = learned = learn(policy, task, seed=seed, **learning, **on, progress=False)
-            row = evaluate({name: policy}, task, instances=instances, seed=seed, **on, progress=False).rows[
-                0
-            ]
+                policy = learned = learn(policy, task, seed=seed, **learning, **where, progress=False)
+            how: dict[str, Any] = {"instances": instances, "seed": seed, **where, "progress": False}
+            row = evaluate({name: policy}, task, **how).rows[0]
             seconds = round(time.perf_counter() - began, 3)
-            rows.append(SweepRow(name, where, seed, row.regret, row.reward, seconds, learned))
+            rows.append(SweepRow(name, place, seed, row.regret, row.reward, seconds, learned))
             if told:
-                told(f"{name} on {where}, seed {seed}", len(rows) / total)
+                told(f"{name} on {place}, seed {seed}", len(rows) / total)
     return Sweep(tuple(rows))
 
 

@@ -5,7 +5,7 @@ each instance its own gradient; many in reverse mode.
 """
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import jax
 import numpy as np
@@ -17,6 +17,7 @@ from gradband.core.pytrees import brief
 from gradband.core.results import Result, TextTable
 from gradband.core.statistics import Mean, mean_and_spread
 from gradband.engine import blocks, diagnosis
+from gradband.engine.blocks import Where
 from gradband.gradient import prices
 from gradband.gradient.baselines import Baseline, Nothing, as_baseline, rollouts_for
 from gradband.gradient.critic import Critic
@@ -174,10 +175,8 @@ def estimate(
     instances: int = 1000,
     estimator: Estimator | Baseline | str = "self",
     seed: int = 0,
-    devices: int | None = None,
-    memory: int | str | None = None,
-    engine: str | None = None,
     threshold: float | None = None,
+    **where: Unpack[Where],
 ) -> Estimate:
     """Estimates ∇r(n; θ) on fresh instances, or the gradient of minus the CVaR of regret.
 
@@ -188,11 +187,9 @@ def estimate(
         instances: Fresh instances to play.
         estimator: The gradient estimator, or just its baseline.
         seed: Determines the instances and all draws.
-        devices: How many blocks of instances are computed at a time.
-        memory: A limit for the whole process, such as "2GB".
-        engine: "lanes" or "xla"; by default lanes on a CPU, and XLA for what lanes do not support.
         threshold: With an estimator whose objective is cvar:α, the regret τ beyond which the tail begins;
             by default the quantile 1 − α of the regrets on as many other instances.
+        **where: The `devices`, the `memory` and the `engine`: see `Where`.
 
     >>> from gradband import policies, problems
     >>> g = estimate(policies.SoftElim(), problems.named("two-point", horizon=20), instances=256)
@@ -207,7 +204,7 @@ def estimate(
     whole("instances", instances, least=2)
     key = prng.root(seed)
     params = bound.init(prng.stream(key, "init")) if params is None else bound.as_params(params)
-    on = blocks.workers(devices, memory, engine)
+    on = blocks.workers(**where)
     task = jax.device_put(problem)
 
     if threshold is not None and how.aim.share is None:

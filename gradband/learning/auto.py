@@ -234,7 +234,7 @@ def _compare(
     entries: dict[str, Any], problem: Problem, key: jax.Array, session: Session, seconds: dict[str, float]
 ) -> dict[str, np.ndarray]:
     """Regrets of all policies on the same fresh instances, which neither learning nor evaluation uses."""
-    on, task = blocks.workers(session.devices, session.memory, session.engine), jax.device_put(problem)
+    on, task = blocks.workers(**session.where), jax.device_put(problem)
     slow = any(isinstance(policy, HierarchicalTS) for policy, _ in entries.values())
     count = FEWEST if slow else int(np.clip(PULLS / (problem.rounds * problem.arms), FEWEST, MOST))
     count = min(count, problem.prior.size or count)

@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Unpack
 
 import jax
 import optax
@@ -13,6 +14,7 @@ from gradband.core import prng
 from gradband.core import progress as progress_bars
 from gradband.core.errors import unknown
 from gradband.engine import processes
+from gradband.engine.blocks import Where
 from gradband.gradient.baselines import Baseline
 from gradband.gradient.estimator import Controls, Estimator
 from gradband.learning import auto, interruption, q_learning, search
@@ -44,13 +46,11 @@ def learn(
     imitate: Given | None = None,
     params: Params | None = None,
     seed: int = 0,
-    devices: int | None = None,
-    memory: int | str | None = None,
-    engine: str | None = None,
     progress: Callable[[Step], None] | bool | None = None,
     checkpoint: str | Path | None = None,
     checkpoint_every: int = 10,
     resume: bool = False,
+    **where: Unpack[Where],
 ) -> Learned:
     """Learns θ in L = `iterations` steps, each on m = `instances` fresh instances.
 
@@ -83,17 +83,13 @@ def learn(
         imitate: A policy to agree with first, before GradBand; then there is no curriculum unless given.
         params: Parameters to start from.
         seed: Determines all randomness.
-        devices: How many blocks of instances are computed at a time.
-        memory: A limit for the whole process, such as "2GB": with less, fewer blocks are computed at a
-            time, with the same bits. By default all free memory may be used.
-        engine: "lanes" or "xla"; by default lanes on a CPU, and XLA for networks and whatever lanes do not
-            support.
         progress: Called after each iteration; by default a bar in terminals and notebooks, with False
             nothing.
         checkpoint: A file to keep the state of training in.
         checkpoint_every: Iterations between checkpoints.
         resume: Whether to resume from the checkpoint, to the same bits. All settings must be the same; an
             optimiser, a temperature, an entropy and a policy to imitate are compared by name only.
+        **where: The `devices`, the `memory` and the `engine`: see `Where`.
 
     >>> from gradband import policies, problems
     >>> problem = problems.named("two-point", horizon=20)
@@ -122,7 +118,7 @@ def learn(
         raise unknown(f"trainer of {policy.name}", policy.trainer, TRAINERS)
     wanted = progress if callable(progress) or processes.first() else False
     with progress_bars.follow("learning", wanted, show_steps) as report:
-        session = Session(seed, devices, memory, engine, report, file, checkpoint_every, resume)
+        session = Session(seed, where, report, file, checkpoint_every, resume)
         if budget is not None:
             return auto.learn(problem, budget, wishes, session, learn_by_gradients)
         assert isinstance(policy, Policy)

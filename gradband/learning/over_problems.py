@@ -88,7 +88,7 @@ def learn_over(
     """
     how.check()
     bound = _bound(policy, problems, how.estimator)
-    key, on = prng.root(seed), blocks.workers(devices)
+    key, on = prng.root(seed), blocks.workers(devices=devices)
     start = bound[0].init(prng.stream(key, "init")) if params is None else bound[0].as_params(params)
     judges = [_judge(p, task, key, on) for p, task in zip(bound, problems, strict=True)]
     units = [judge.regret(start) for judge in judges]

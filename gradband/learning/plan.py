@@ -65,12 +65,10 @@ class Wishes:
 
 @dataclasses.dataclass(frozen=True)
 class Session:
-    """The seed and resources of learning, its progress and its checkpoint."""
+    """The seed of learning, where to compute, its progress and its checkpoint."""
 
     seed: int = 0
-    devices: int | None = None
-    memory: int | str | None = None
-    engine: str | None = None
+    where: blocks.Where = dataclasses.field(default_factory=blocks.Where)
     progress: Callable[[Step], None] | None = None
     checkpoint: Path | None = None
     checkpoint_every: int = 10
@@ -78,6 +76,7 @@ class Session:
 
     def __post_init__(self) -> None:
         whole("checkpoint_every", self.checkpoint_every)
+        blocks.check_where(self.where)
 
 
 def refuse(policy: Policy, wishes: Wishes, session: Session, why: str, **more: bool) -> None:
@@ -161,7 +160,7 @@ def make_plan(policy: Policy, problem: Problem, wishes: Wishes, session: Session
     if given is None and isinstance(policy, OneParameter) and _is_usual(policy) and policy.power:
         policy = policy.in_units(reward_scale(problem, key))
     bound = [binding.check(policy, problem.replace(horizon=n)) for n in (*curriculum, problem.horizon)]
-    on = blocks.workers(session.devices, session.memory, session.engine)
+    on = blocks.workers(**session.where)
     start = bound[0].init(prng.stream(key, "init")) if given is None else bound[0].as_params(given)
     todo = [stages.ascent(problem, staged, main, how, size, on) for staged in bound]
     if imitate is not None:

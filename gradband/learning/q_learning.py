@@ -116,7 +116,8 @@ def learn(policy: Policy, problem: Problem, wishes: Wishes, session: Session) ->
         raise InputError(f"Q-learning needs the network of dqn, which {policy.name} does not have")
     refuse(policy, wishes, session, "which is learned by Q-learning")
     size = wishes.size(recipes.choose(binding.check(policy, problem), None), problem)
-    on: dict[str, Any] = {"seed": session.seed, "memory": session.memory, "progress": session.progress}
+    on: dict[str, Any] = {"seed": session.seed, "progress": session.progress}
+    on["memory"] = session.where.get("memory")
     return train(policy, problem, iterations=size[0], instances=size[1], **on)
 
 

@@ -59,7 +59,7 @@ def learn(policy: Policy, problem: Problem, wishes: Wishes, session: Session) ->
     if set(start) not in ({name} for name in SEARCHED) or not set(start) <= bound.log_scale:
         raise InputError(f"a search finds one positive parameter, theta or forgetting, not {list(start)}")
     count = whole("instances", INSTANCES if wishes.instances is None else wishes.instances, least=2)
-    on = blocks.workers(session.devices, session.memory, session.engine)
+    on = blocks.workers(**session.where)
     judge = Recorder(bound, jax.device_put(problem), prng.stream(key, "training"), count, on)
     judge.begin(session, problem.horizon)
     began = time.perf_counter()

@@ -170,7 +170,7 @@ def _store(
     rest: np.ndarray,
     found: np.ndarray,
 ) -> None:
-    """J of all states with so many pulls into `found`; those `between` are in `rest`, others are trivial."""
+    """J of all states with so many pulls into `found`: those `between` from `rest`; others are trivial."""
     (a, b), (low, high) = shape, between
     start = pulls * (pulls + 1) // 2
     for ones in range(pulls + 1):
