@@ -54,6 +54,15 @@ def test_gamma(shape):
     assert stats.kstest(np.asarray(sample, float), stats.loggamma(shape).cdf).pvalue > FALSE_ALARM
 
 
+def test_a_gamma_variable_does_not_depend_on_those_that_are_drawn_with_it():
+    """However many are tried at once, and wherever a part of them ends."""
+    shapes = jnp.asarray(np.random.default_rng(0).uniform(0.1, 50, 23), jnp.float32)
+    draw = jax.jit(prng.log_gamma)
+    whole = np.asarray(draw(jax.random.key(3), shapes))
+    for count in (1, prng.TOGETHER, prng.TOGETHER + 1, 22):
+        np.testing.assert_allclose(draw(jax.random.key(3), shapes[:count]), whole[:count], rtol=1e-6)
+
+
 @pytest.mark.parametrize(("a", "b"), [(1, 1), (0.3, 3.7), (2, 2), (60, 3), (400, 700)])
 def test_beta(a, b):
     sample = jax.jit(prng.beta)(jax.random.key(2), jnp.full(MANY, float(a)), jnp.full(MANY, float(b)))

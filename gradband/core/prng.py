@@ -25,6 +25,7 @@ from gradband.core.errors import whole
 
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 FULL, SHORT = 20, 13  # rounds of the hash: of keys, and of what a round draws
+TOGETHER = 4  # gamma variables that are tried at once: more would wait for the last of them
 SHUFFLES = 8  # rounds of a permutation
 BITS = 3  # version of the random bits that a seed stands for; policy files and checkpoints record it
 STREAMS = ("prior", "round", "more of a round", "training", "evaluation", "init", "choice")
@@ -148,11 +149,20 @@ def log_gamma(key: Array, shape: Array) -> Array:
     Squeeze method of Marsaglia and Tsang: with d = shape − 1/3 and c = 1/√(9d), the variable
     d (1 + c x)³ is accepted when log u < x²/2 + d − dv + d log v. At least 95 % of tries succeed;
     a shape below 1 is drawn at shape + 1 and scaled by u^(1/shape), in logarithms so that tiny
-    shapes do not underflow.
+    shapes do not underflow. A few entries at a time are tried until all of them have succeeded.
     """
-    k0, k1 = words(key)
-    element = jnp.arange(shape.shape[0], dtype=jnp.uint32)
-    k0, k1 = jnp.broadcast_to(k0, element.shape), jnp.broadcast_to(k1, element.shape)
+    count = shape.shape[0]
+    element = jnp.arange(count, dtype=jnp.uint32)
+    if count <= TOGETHER:
+        return _log_gamma(words(key), element, shape)
+    room = -count % TOGETHER
+    rows = (jnp.pad(x, (0, room), constant_values=1).reshape(-1, TOGETHER) for x in (element, shape))
+    return lax.map(lambda row: _log_gamma(words(key), *row), tuple(rows)).reshape(-1)[:count]
+
+
+def _log_gamma(key: tuple[Array, Array], element: Array, shape: Array) -> Array:
+    """The variables of these elements, each of which has a stream of its own."""
+    k0, k1 = (jnp.broadcast_to(word, element.shape) for word in key)
     d = jnp.where(shape < 1, shape + 1, shape) - np.float32(1 / 3)
     c = 1 / jnp.sqrt(9 * d)
 
@@ -167,7 +177,7 @@ def log_gamma(key: Array, shape: Array) -> Array:
         return i + 1, jnp.where(accepted, v, cube), accepted | fits
 
     start = jnp.uint32(1), jnp.ones_like(d), jnp.zeros(d.shape, bool)
-    _, v, _ = jax.lax.while_loop(lambda carry: ~carry[2].all(), attempt, start)
+    _, v, _ = lax.while_loop(lambda carry: ~carry[2].all(), attempt, start)
     u = open_unit(hash_words((k0, k1), (element, jnp.zeros_like(element)))[0])
     return jnp.log(d * v) + jnp.where(shape < 1, jnp.log(u) / shape, 0)
 

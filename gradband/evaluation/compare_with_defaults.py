@@ -207,12 +207,12 @@ def truths(
     few = max(2, instances // 5)
     key = prng.stream(prng.root(seed), "prior")
     checked = thinning.check(problem.prior, held_out, problem.arms, given=False, seed=seed)
-    possible = {f"a {prior.label} prior": prior for prior in others}
-    shifts = SHIFTS if problem.unit else SHIFTS_OF_REVENUE
-    possible |= {name: priors.Scaled(problem.prior, factor) for name, factor in shifts.items()}
-    for name, prior in ({AS_FITTED: problem.prior} | possible).items():
-        drawn = priors.Drawn.of(prior, few, key).instances
-        found[name] = Truth(drawn, check=checked if name == AS_FITTED else ())
+    drawn = priors.Drawn.of(problem.prior, few, key).instances
+    found[AS_FITTED] = Truth(drawn, check=checked)
+    for prior in others:
+        found[f"a {prior.label} prior"] = Truth(priors.Drawn.of(prior, few, key).instances)
+    for name, factor in (SHIFTS if problem.unit else SHIFTS_OF_REVENUE).items():
+        found[name] = Truth(np.asarray(priors.Scaled(problem.prior, factor).scale(drawn)))
     return found
 
 

@@ -1,6 +1,7 @@
 """Instances that were drawn before."""
 
 import dataclasses
+from functools import partial
 from typing import Any, ClassVar
 
 import jax
@@ -44,9 +45,8 @@ class Drawn(Prior):
         """A list of instances drawn from a prior, all of them for evaluation."""
         prior.stays("a list of instances")
         numbered = jnp.arange(count)
-        keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(numbered)
-        drawn = jax.jit(jax.vmap(lambda i, key: prior.described(prior.nth(i, key))))(numbered, keys)
-        return cls(np.asarray(drawn), 0, prior.rewards)
+        keys = jax.vmap(partial(jax.random.fold_in, key))(numbered)
+        return cls(np.asarray(_describe(prior, numbered, keys)), 0, prior.rewards)
 
     @property
     def parts(self) -> int:
@@ -72,6 +72,12 @@ class Drawn(Prior):
 
     def describe(self) -> dict[str, Any]:
         return {"kind": self.kind, "means": self.instances.tolist(), "held_out": self.held_out}
+
+
+@jax.jit
+def _describe(prior: Prior, numbered: Array, keys: Array) -> Array:
+    """The arms of these instances of a prior, compiled once for all priors of a kind."""
+    return jax.vmap(lambda i, key: prior.described(prior.nth(i, key)))(numbered, keys)
 
 
 @pytree("instances")

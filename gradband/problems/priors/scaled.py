@@ -42,9 +42,12 @@ class Scaled(Prior):
         return self.prior.parts
 
     def sample(self, key: Array) -> Array:
-        arms = self.prior.described(self.prior.sample(key))
+        return self.scale(self.prior.described(self.prior.sample(key)))
+
+    def scale(self, arms: Array) -> Array:
+        """Arms [..., K] or [..., parts, K] of the other prior as this one has them."""
         if self.parts:
-            return jnp.concatenate([jnp.minimum(self.factor * arms[:1], 1.0), arms[1:]])
+            return jnp.concatenate([jnp.minimum(self.factor * arms[..., :1, :], 1.0), arms[..., 1:, :]], -2)
         return jnp.minimum(self.factor * arms, 1.0) if self.unit else self.factor * arms
 
     def describe(self) -> dict[str, Any]:
