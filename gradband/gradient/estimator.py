@@ -282,15 +282,8 @@ def repeat(job: blocks.BlockJob, params: Params, key: Array, iteration: int, con
     weights = None if controls.critic is None else controls.critic.weights
     beyond = None if controls.threshold is None else np.float32(controls.threshold)
     old = job.operands[0]
-    new = old._replace(
-        params=params,
-        key=key,
-        iteration=np.uint32(iteration),
-        temperature=tau,
-        entropy=beta,
-        weights=weights,
-        threshold=beyond,
-    )
+    many = np.uint32(iteration), old.instances
+    new = Operands(old.problem, params, key, *many, tau, beta, weights, old.prices, beyond)
     alike = all((a is None) == (b is None) for a, b in zip(new[5:], old[5:], strict=True))
     return job._replace(operands=(new,), known=job.known if alike else {})
 

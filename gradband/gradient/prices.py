@@ -20,7 +20,7 @@ from gradband.gradient.relaxed_prices import RelaxedPrices, find_relaxed_prices,
 from gradband.policies import Counts, Params
 from gradband.policies.optimal import Optimal
 from gradband.problems import Problem, priors, rewards
-from gradband.solvers import layout, two_arms
+from gradband.solvers import layout
 
 LONGEST = 300  # rounds, whose table has 1.4 gigabytes
 
@@ -79,6 +79,8 @@ def are_known(problem: Problem) -> bool:
 
 @functools.lru_cache(maxsize=4)
 def _find(a: tuple[float, ...], b: tuple[float, ...], horizon: int) -> tuple[Prices, Params]:
+    from gradband.solvers import two_arms  # Numba is slow to import
+
     table = two_arms.advantages(a, b, horizon, resources.cores())
     starts = layout.starts(horizon).astype(np.int32)
     return Prices(rounds=horizon).bind(2, horizon), jax.device_put({"advantages": table, "starts": starts})

@@ -20,7 +20,7 @@ import numpy as np
 from gradband.core import resources
 from gradband.core.arrays import Array, namespace
 from gradband.policies import Counting, Counts, Params
-from gradband.solvers import layout, product_form, stopping
+from gradband.solvers import layout, product_form
 
 LONGEST = 200  # rounds, whose table has 180 megabytes for each kind of arm
 CELLS = 32  # between charges
@@ -60,6 +60,8 @@ def find_relaxed_prices(
     a: tuple[float, ...], b: tuple[float, ...], horizon: int
 ) -> tuple[RelaxedPrices, Params]:
     """The prices for Beta(a, b) arms."""
+    from gradband.solvers import stopping  # Numba is slow to import
+
     shapes, _ = stopping.kinds_of(np.array(a), np.array(b))
     charges = product_form.first_charges(shapes, CELLS - 1)
     size = layout.size(horizon + 1)
