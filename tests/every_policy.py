@@ -22,6 +22,8 @@ SAMPLED = ("ts", "hierarchical-ts", "ts-gaussian", "ts-beta", "discounted-ts")
 SIMULATED = ("irs-v-zero",)
 """a player's probabilities are shares of samples"""
 NETWORKS = ("lstm", "index", "index-by-arm", "discounted-index", "lstm-gaussian", "index-gaussian")
+DRAWN = (*NETWORKS, "dqn", "belief-index")
+"""have first parameters that are drawn"""
 CONTEXTUAL = [name for name, kind in gb.policies.POLICIES.items() if issubclass(kind, Contextual)]
 """need contexts"""
 ALL = [name for name in (*gb.policies.POLICIES, *gb.policies.TABLES) if name not in CONTEXTUAL]
@@ -47,6 +49,12 @@ def compiled(policy, method, *given):
     return getattr(policy, method)(*given)
 
 
+def initial(policy, seed=0):
+    """A policy's first parameters. Of most policies they are settings, with next to nothing to compile."""
+    key = jax.random.key(seed)
+    return compiled(policy, "init", key) if policy.name in DRAWN else policy.init(key)
+
+
 def folded(policy, params):
     """Parameters as rollouts take them; of most policies they are the same, with nothing to compile."""
     alike = type(policy).folded is gb.policies.Policy.folded
@@ -58,7 +66,7 @@ def learned(name, arms=ARMS, horizon=HORIZON, **settings):
     if name in TABLES:
         return gb.exact.optimum(TABLES[name]).policy
     policy = bound(name, arms, horizon, **settings)
-    params = compiled(policy, "init", jax.random.key(1))
+    params = initial(policy, seed=1)
     rng = np.random.default_rng(2)
     if name in NETWORKS:
         params = {

@@ -1,6 +1,7 @@
 """Decisions in batches: draws, exact rewards and gradients, and what can't be had of them."""
 
 import dataclasses
+import functools
 import itertools
 
 import jax
@@ -73,33 +74,37 @@ def test_multinomial_has_its_moments(p):
     assert (counts[:, p == 0] == 0).all()
 
 
+@functools.cache
+def chances(n, p):
+    """Probabilities of 0, …, n successes."""
+    return stats.binom.pmf(np.arange(n + 1), n, p)
+
+
 def exact_reward(policy, theta, means, horizon, batch):
     """The expected reward on one instance with two arms, by going through all allocations and outcomes."""
     bound = dataclasses.replace(policy, theta=theta).bind(2, horizon)
-    params = {"theta": jnp.asarray(theta)}
     states, total = {(0, 0, 0, 0): 1.0}, 0.0
     for _ in range(horizon // batch):
         following: dict = {}
         for (n0, n1, s0, s1), mass in states.items():
-            counts = Counts(jnp.array([n0, n1], float), jnp.array([s0, s1], float))
-            p = float(jnp.exp(bound.log_probs(params, counts))[0])
-            for k in range(batch + 1):
-                likely = stats.binom.pmf(k, batch, p)
+            counts = Counts(np.array([n0, n1], float), np.array([s0, s1], float))
+            p = float(np.exp(bound.log_probs({"theta": theta}, counts))[0])
+            for k, likely in enumerate(chances(batch, p)):
                 if likely == 0:
                     continue
                 total += mass * likely * (k * means[0] + (batch - k) * means[1])
+                first, second = chances(k, means[0]), chances(batch - k, means[1])
                 for a, b in itertools.product(range(k + 1), range(batch - k + 1)):
-                    weight = stats.binom.pmf(a, k, means[0]) * stats.binom.pmf(b, batch - k, means[1])
                     after = (n0 + k, n1 + batch - k, s0 + a, s1 + b)
-                    following[after] = following.get(after, 0.0) + mass * likely * weight
+                    following[after] = following.get(after, 0.0) + mass * likely * first[a] * second[b]
         states = following
     return total
 
 
 def bayes_reward(policy, theta, horizon, batch):
-    with jax.enable_x64(True):
-        both = [exact_reward(policy, theta, means, horizon, batch) for means in ((0.6, 0.4), (0.4, 0.6))]
-    return np.mean(both)
+    return np.mean(
+        [exact_reward(policy, theta, means, horizon, batch) for means in ((0.6, 0.4), (0.4, 0.6))]
+    )
 
 
 def test_rewards_and_gradients_are_exact():
@@ -132,12 +137,11 @@ def exp3_reward(theta, means, batches, batch, sums=(0.0, 0.0)):
     total = batch * p @ means
     if batches == 1:
         return total
-    for k in range(batch + 1):
-        likely = stats.binom.pmf(k, batch, p[0])
+    for k, likely in enumerate(chances(batch, p[0])):
+        first, second = chances(k, means[0]), chances(batch - k, means[1])
         for a, b in itertools.product(range(k + 1), range(batch - k + 1)):
-            weight = stats.binom.pmf(a, k, means[0]) * stats.binom.pmf(b, batch - k, means[1])
             after = sums[0] + a / p[0], sums[1] + b / p[1]
-            total += likely * weight * exp3_reward(theta, means, batches - 1, batch, after)
+            total += likely * first[a] * second[b] * exp3_reward(theta, means, batches - 1, batch, after)
     return total
 
 

@@ -50,6 +50,7 @@ def test_a_certain_arm_is_always_drawn(arms):
         assert counts[place] == COUNT
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("arms", [2, FEW_ARMS, 50])
 def test_the_largest_word_draws_the_last_arm_that_is_possible(arms):
     """Also where rounding leaves a sum below 1."""

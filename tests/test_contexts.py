@@ -177,14 +177,16 @@ def test_ramps_of_the_wheel():
 
 def test_rewards_of_the_wheel():
     prior = priors.Wheel(0.5)
-    visit = prior.visit(jax.random.key(3), prior.sample(jax.random.key(0)), jnp.uint32(0))
+    visit = jax.jit(lambda keys: prior.visit(keys[0], prior.sample(keys[1]), jnp.uint32(0)))(
+        [jax.random.key(3), jax.random.key(0)]
+    )
     visit = visit._replace(instance=visit.instance._replace(radius=jnp.float32(0.9)))
     keys = jax.random.split(jax.random.key(1), 4000)
+    draw = jax.jit(jax.vmap(lambda key, arm: prior.reward(key, visit, arm, jnp.uint32(0)), (0, None)))
     for arm, (mean, sd) in enumerate([(1.2, 0.05)] + [(1, 0.05)] * 4):
         if arm == int(visit.instance.quarter) + 1:
             mean, sd = 50, 0.01
-        draw = jax.vmap(lambda key, arm=arm: prior.reward(key, visit, jnp.int32(arm), jnp.uint32(0)))
-        assert_moments(np.asarray(jax.jit(draw)(keys), np.float64), mean, sd**2)
+        assert_moments(np.asarray(draw(keys, np.int32(arm)), np.float64), mean, sd**2)
 
 
 def test_linear_beliefs_explore_the_wheel():

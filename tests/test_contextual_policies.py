@@ -88,8 +88,9 @@ DISJOINT = Problem(Few(2, 2, BY_ARM, VISITORS, True), 4)
 BELIEFS = {"within": 1.2, "sd": 0.4}
 
 
-def enumerated(policy, problem, params):
-    """The expected reward and its gradient [P], over all contexts, arms and rewards, in float64."""
+def enumerated(policy, problem, *points):
+    """The expected regret and the reward's gradient [P] for each of these parameters, over all contexts,
+    arms and rewards, in float64."""
     prior, horizon = problem.prior, problem.horizon
     policy = binding.check(policy, problem)
     contexts = np.asarray(prior.seen)
@@ -102,28 +103,27 @@ def enumerated(policy, problem, params):
     means = 1 / (1 + np.exp(-(x * theta).sum(-1)))  # [θs, C, K]
     mean = means[:, visits, arms]  # [θs, H, n]
     chance = np.where(gained == 1, mean, 1 - mean).prod(-1).mean(0) / len(contexts) ** horizon
+
+    def log_probability(params, visits, arms, gained):
+        def step(carry, at):
+            state, total = carry
+            visit, arm, reward = at
+            seen = policy.see(params, state, jnp.asarray(contexts)[visit])
+            total = total + pick(policy.log_probs(params, seen), arm)
+            return (policy.update(params, seen, arm, reward), total), None
+
+        first = policy.begin(params, jnp.int32(0)), jnp.zeros(())
+        return jax.lax.scan(step, first, (visits, arms, gained.astype(float)))[0][1]
+
+    def value(params):
+        logs = jax.vmap(log_probability, (None, 0, 0, 0))(params, visits, arms, gained)
+        return (jnp.exp(logs) * chance * gained.sum(1)).sum()
+
+    both, best = jax.jit(jax.value_and_grad(value)), horizon * means.max(-1).mean()
     with jax.enable_x64(True):
-        start = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf), float), params)
-        flat, unravel = jax.flatten_util.ravel_pytree(start)
-
-        def log_probability(params, visits, arms, gained):
-            def step(carry, at):
-                state, total = carry
-                visit, arm, reward = at
-                seen = policy.see(params, state, jnp.asarray(contexts)[visit])
-                total = total + pick(policy.log_probs(params, seen), arm)
-                return (policy.update(params, seen, arm, reward), total), None
-
-            first = policy.begin(params, jnp.int32(0)), jnp.zeros(())
-            return jax.lax.scan(step, first, (visits, arms, gained.astype(float)))[0][1]
-
-        def value(flat):
-            logs = jax.vmap(log_probability, (None, 0, 0, 0))(unravel(flat), visits, arms, gained)
-            return (jnp.exp(logs) * chance * gained.sum(1)).sum()
-
-        reward, gradient = jax.jit(jax.value_and_grad(value))(flat)
-    best = horizon * means.max(-1).mean()
-    return best - float(reward), np.asarray(gradient)
+        wide = [{key: np.asarray(leaf, float) for key, leaf in params.items()} for params in points]
+        found = [both(params) for params in wide]
+    return [(best - float(reward), flattened(gradient)) for reward, gradient in found]
 
 
 def distant(policy, problem):
@@ -178,14 +178,19 @@ QUICK |= {(policy, "self") for policy in POLICIES} - {
 
 @pytest.fixture(scope="module")
 def exact():
-    """Regrets and gradients by enumeration, each computed once."""
+    """Parameters and a random direction; regrets and gradients there, and at both ends of a line along it.
+
+    They come from enumeration, and are computed once.
+    """
     known = {}
 
     def find(name):
         if name not in known:
             policy, problem = POLICIES[name]
-            params = distant(policy, problem)
-            known[name] = params, *enumerated(policy, problem, params)
+            params, rng = distant(policy, problem), np.random.default_rng(1)
+            way = {key: rng.normal(size=np.shape(leaf)) for key, leaf in params.items()}
+            ends = [{key: np.float64(params[key]) + d * way[key] for key in way} for d in (-1e-5, 1e-5)]
+            known[name] = params, way, enumerated(policy, problem, params, *ends)
         return known[name]
 
     return find
@@ -196,25 +201,17 @@ def exact():
     [pytest.param(*pair, marks=[] if pair in QUICK else pytest.mark.slow) for pair in PAIRS],
 )
 def test_estimates_agree_with_the_exact_gradient(exact, policy, how):
-    (given, problem), (params, regret, gradient) = POLICIES[policy], exact(policy)
+    (given, problem), (params, _, [(regret, gradient), *_]) = POLICIES[policy], exact(policy)
     found = estimate(given, problem, params, instances=MANY, estimator=ESTIMATORS[how], seed=1)
     assert_z(found.mean, np.maximum(found.se, 1e-12), gradient)
     assert_z(found.regrets.mean(), found.regrets.std() / MANY**0.5, regret)
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_exact_gradients_are_slopes(name):
+def test_exact_gradients_are_slopes(exact, name):
     """Enumeration, at one end of the line along a random direction and at the other."""
-    policy, problem = POLICIES[name]
-    params = distant(policy, problem)
-    rng = np.random.default_rng(1)
-    way = {key: rng.normal(size=np.shape(leaf)) for key, leaf in params.items()}
-    ends = [
-        enumerated(policy, problem, {key: np.float64(params[key]) + d * way[key] for key in way})[0]
-        for d in (-1e-5, 1e-5)
-    ]
-    _, gradient = enumerated(policy, problem, params)
-    assert gradient @ flattened(way) == pytest.approx((ends[0] - ends[1]) / 2e-5, abs=1e-7)
+    _, way, [(_, gradient), (first, _), (last, _)] = exact(name)
+    assert gradient @ flattened(way) == pytest.approx((first - last) / 2e-5, abs=1e-7)
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -224,21 +221,32 @@ def test_numpy_and_jax_have_the_same_probabilities(name):
     policy = binding.check(policy, problem)
     given, rng = distant(policy, problem), np.random.default_rng(0)
     wide = {key: np.asarray(leaf, np.float64) for key, leaf in given.items()}
+    shape = (policy.dims,) if problem.prior.shared else (policy.arms, policy.dims)
+    rounds = [
+        (rng.normal(size=shape), rng.integers(policy.arms), float(rng.random() < 0.5))
+        for _ in range(problem.horizon)
+    ]
+
+    @jax.jit
+    def along(params, rounds):
+        def step(state, at):
+            x, arm, reward = at
+            seen = policy.see(params, state, x)
+            return policy.update(params, seen, arm, reward), policy.log_probs(params, seen)
+
+        return jax.lax.scan(step, policy.begin(params, jnp.int32(0)), rounds)[1]
+
     with jax.enable_x64(True):
-        params = {key: jnp.asarray(leaf) for key, leaf in wide.items()}
-        ours, theirs = policy.begin(wide, np.int64(0)), policy.begin(params, jnp.int32(0))
-        look = jax.jit(lambda state, x: policy.see(params, state, x))
-        decide = jax.jit(lambda seen: policy.log_probs(params, seen))
-        learn = jax.jit(lambda seen, arm, reward: policy.update(params, seen, arm, reward))
-        for _ in range(problem.horizon):
-            x = rng.normal(size=(policy.dims,) if problem.prior.shared else (policy.arms, policy.dims))
-            mine, other = policy.see(wide, ours, x), look(theirs, x)
-            found = policy.log_probs(wide, mine)
-            assert isinstance(found, np.ndarray)
-            assert np.exp(found).sum() == pytest.approx(1, abs=1e-12)
-            np.testing.assert_allclose(found, np.asarray(decide(other)), rtol=0, atol=1e-9)
-            arm, reward = rng.integers(policy.arms), float(rng.random() < 0.5)
-            ours, theirs = policy.update(wide, mine, arm, reward), learn(other, arm, reward)
+        theirs = np.asarray(along(wide, tuple(map(np.array, zip(*rounds, strict=True)))))
+        assert theirs.dtype == np.float64
+    state = policy.begin(wide, np.int64(0))
+    for (x, arm, reward), others in zip(rounds, theirs, strict=True):
+        seen = policy.see(wide, state, x)
+        found = policy.log_probs(wide, seen)
+        assert isinstance(found, np.ndarray)
+        assert np.exp(found).sum() == pytest.approx(1, abs=1e-12)
+        np.testing.assert_allclose(found, others, rtol=0, atol=1e-9)
+        state = policy.update(wide, seen, arm, reward)
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,7 @@ def exp3(theta, sums):
     return theta / len(sums) + (1 - theta) * weights / weights.sum()
 
 
+@functools.cache
 def enumerated(name, theta, horizon=4):
     """The expected reward with single pulls, by going through all arms, rewards and delays.
 

@@ -29,7 +29,7 @@ TINY = DQN(hidden=8)
 
 
 def counts(pulls, sums):
-    return Counts(jnp.array(pulls, float), jnp.array(sums, float))
+    return Counts(np.array(pulls, np.float32), np.array(sums, np.float32))
 
 
 def relu_network(params, x):
@@ -70,13 +70,14 @@ def test_it_pulls_the_arm_with_the_greatest_value():
     for _ in range(10):
         pulls = rng.integers(0, 20, 3)
         state = counts(pulls, rng.integers(0, pulls + 1))
-        values = policy.values(params, state)
+        values = compiled(policy, "values", params, state)
         reference = relu_network(params, np.asarray(features(state))[None])[0][0]
         np.testing.assert_allclose(values, reference, rtol=1e-5)
-        np.testing.assert_allclose(policy.index(params, state), values, rtol=1e-5)
+        np.testing.assert_allclose(compiled(policy, "index", params, state), values, rtol=1e-5)
         best = int(np.argmax(values))
-        assert int(policy.act(jax.random.key(2), params, state)) == best
-        np.testing.assert_array_equal(policy.probabilities(params, state), np.eye(3)[best])
+        assert int(compiled(policy, "act", jax.random.key(2), params, state)) == best
+        found = compiled(policy, "probabilities", params, state)
+        np.testing.assert_array_equal(found, np.eye(3)[best])
 
 
 # The arithmetic.
@@ -91,7 +92,7 @@ def example():
     policy = DQN(hidden=5).bind(2, 6)
     params, target = (compiled(policy, "init", jax.random.key(i)) for i in (3, 4))
     before = counts([[0, 0], [1, 1], [2, 1], [3, 2]], [[0, 0], [1, 0], [1, 1], [2, 0]])
-    seen = Transitions(before, jnp.array([0, 1, 0, 1]), jnp.array([1.0, 0.0, 1.0, 1.0]))
+    seen = Transitions(before, np.array([0, 1, 0, 1], np.int32), np.array([1, 0, 1, 1], np.float32))
     after = counts([[1, 0], [1, 2], [3, 1], [3, 3]], [[1, 0], [1, 0], [2, 1], [2, 1]])
     return policy, params, target, seen, after
 

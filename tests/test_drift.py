@@ -77,7 +77,8 @@ def enumerated(policy, problem, params=None):
             p = jnp.exp(jax.vmap(log_p)(pulled, gained.astype(float)))
             return (p * chance.mean(1) * gained.sum(1)).sum()
 
-        reward, gradient = float(value(start)), jax.jacfwd(value)(start)
+        reward, gradient = jax.jit(jax.value_and_grad(value))(start)
+        reward = float(reward)
     best = paths.max(2).mean(0).sum()
     return reward, best - reward, {name: np.asarray(leaf) for name, leaf in gradient.items()}
 
@@ -154,7 +155,7 @@ def test_a_walk_has_the_deviation_that_it_says(horizon):
 
 def test_a_cycle_comes_back_and_is_a_sine():
     prior = gb.Problem(gb.priors.Drifting(gb.priors.Beta(3), cycle=0.7, period=100.0), 400).prior
-    instance = prior.sample(jax.random.key(3))
+    instance = jax.jit(prior.sample)(jax.random.key(3))
     times = jnp.array([0, 25, 60, 100, 325])
     means = np.asarray(jax.jit(jax.vmap(lambda t: prior.means(instance, t)))(times), np.float64)
     logits = np.log(means / (1 - means))
@@ -166,7 +167,7 @@ def test_a_cycle_comes_back_and_is_a_sine():
 
 def test_the_sine_of_lanes_is_numpys():
     x = np.linspace(-3, 3, 4001)
-    np.testing.assert_allclose(drifting.wave(jnp.asarray(x)), np.sin(2 * np.pi * x), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(jax.jit(drifting.wave)(x), np.sin(2 * np.pi * x), rtol=0, atol=1e-6)
 
 
 MOVING = gb.Problem(

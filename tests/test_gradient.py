@@ -1,6 +1,7 @@
 """Gradient estimates against exact ones by enumeration; variance; shared and independent noise."""
 
 import dataclasses
+import functools
 from typing import ClassVar
 
 import jax
@@ -53,13 +54,19 @@ POLICIES = [
 ]
 
 
+@functools.cache
+def exact_of(policy):
+    """The reward and the gradient by enumeration."""
+    return by_enumeration(policy, SMALL)
+
+
 def test_exact_values_of_exp3():
     """Lemma 3's gradient is biased: values of an independent enumeration."""
     exact = {0.2: 0.028656, 0.5: -0.003043, 0.9: -0.034107}
     lemma = {0.2: 0.029687, 0.5: -0.003132, 0.9: -0.034442}
     for theta in exact:
-        ours = by_enumeration(Exp3(theta=theta), SMALL).gradient["theta"]
-        biased = by_enumeration(Exp3(theta=theta, gradient="lemma"), SMALL).gradient["theta"]
+        ours = exact_of(Exp3(theta=theta)).gradient["theta"]
+        biased = exact_of(Exp3(theta=theta, gradient="lemma")).gradient["theta"]
         assert float(ours) == pytest.approx(exact[theta], abs=6e-7)
         assert float(biased) == pytest.approx(lemma[theta], abs=6e-7)
 
@@ -70,7 +77,7 @@ def test_enumeration_is_differentiated_rightly(policy):
     step = 1e-5
     theta = policy.theta
     ends = [by_enumeration(policy, SMALL, {"theta": theta + d}).reward for d in (-step, step)]
-    gradient = float(by_enumeration(policy, SMALL).gradient["theta"])
+    gradient = float(exact_of(policy).gradient["theta"])
     assert gradient == pytest.approx((ends[1] - ends[0]) / (2 * step), abs=1e-7)
 
 
@@ -106,7 +113,7 @@ def often(policy, name):
     ids=lambda each: str(each),
 )
 def test_estimates_agree_with_the_exact_gradient(policy, name):
-    exact = by_enumeration(policy, SMALL)
+    exact = exact_of(policy)
     found = estimate(policy, SMALL, instances=MANY, estimator=ESTIMATORS[name], seed=1)
     assert_z(found.mean[0], found.se[0], float(exact.gradient["theta"]))
     assert_z(found.regrets.mean(), found.regrets.std() / MANY**0.5, 5 * 0.6 - exact.reward)
@@ -127,7 +134,7 @@ def test_estimates_agree_with_the_exact_gradient(policy, name):
 )
 def test_a_critic_has_no_bias(policy, how):
     found = estimate(policy, SMALL, instances=MANY, estimator=how, seed=1)
-    exact = by_enumeration(policy, SMALL)
+    exact = exact_of(policy)
     assert_z(found.mean[0], found.se[0], float(exact.gradient["theta"]))
 
 
@@ -136,7 +143,7 @@ def test_a_latent_keeps_its_score_under_a_critic(baseline):
     """Of explore-then-commit it is the whole score: without it the gradient would be 0."""
     policy, how = ExploreThenCommit(theta=1.4), Estimator(baseline, returns="expected")
     found = estimate(policy, SMALL, instances=MANY, estimator=how, seed=1)
-    exact = float(by_enumeration(policy, SMALL).gradient["theta"])
+    exact = float(exact_of(policy).gradient["theta"])
     assert_z(found.mean[0], found.se[0], exact)
     assert abs(exact) > 6 * found.se[0]
 
@@ -166,13 +173,13 @@ def test_a_temperature_flattens_the_policy():
     settings = policy.init(None), prng.root(0), 0, MANY, Estimator()
     found = compute(gradient_job(policy, SMALL, *settings, Controls(temperature=3.0)), blocks.workers())
     assert_z(found.mean[0], found.se[0], exact)
-    assert abs(exact - float(by_enumeration(policy, SMALL).gradient["theta"])) > 5 * found.se[0]
+    assert abs(exact - float(exact_of(policy).gradient["theta"])) > 5 * found.se[0]
 
 
 def test_lemma_gradient_differs():
     """At θ = .2 the lemma's estimator is off by more than ten standard errors."""
-    exact = float(by_enumeration(Exp3(theta=0.2), SMALL).gradient["theta"])
-    biased = float(by_enumeration(Exp3(theta=0.2, gradient="lemma"), SMALL).gradient["theta"])
+    exact = float(exact_of(Exp3(theta=0.2)).gradient["theta"])
+    biased = float(exact_of(Exp3(theta=0.2, gradient="lemma")).gradient["theta"])
     how = Estimator("leave-one-out", rollouts=8, returns="expected")
     found = estimate(Exp3(theta=0.2, gradient="lemma"), SMALL, instances=2_000_000, estimator=how)
     assert_z(found.mean[0], found.se[0], biased)

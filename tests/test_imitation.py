@@ -40,7 +40,7 @@ def test_a_policy_agrees_best_with_itself():
 def test_a_network_agrees_best_with_itself():
     """Networks play with parameters that are folded once per rollout, as references too."""
     own = LSTM(hidden=4, head=1.0).bind(2, 20)
-    params, others = (own.init(jax.random.key(seed)) for seed in (0, 1))
+    params, others = (compiled(own, "init", jax.random.key(seed)) for seed in (0, 1))
 
     def gradient(reference):
         job = imitation.agreement_job(own, PROBLEM, params, prng.root(1), 0, 256, (own, reference))

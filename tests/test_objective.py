@@ -45,11 +45,12 @@ def enumerated(policy, problem, threshold, share):
     weights = (chances * np.maximum(regrets - threshold, 0) / share).sum(0)
 
     def loss(params):
-        return (jnp.exp(jax.vmap(lambda a, y: log_p(params, a, y))(arms, gained)) * weights).sum()
+        played = jnp.exp(jax.vmap(lambda a, y: log_p(params, a, y))(arms, gained))
+        return (played * weights).sum(), played
 
-    params = policy.init(None)
-    played = jnp.exp(jax.vmap(lambda a, y: log_p(params, a, y))(arms, gained))
-    return *jax.value_and_grad(loss)(params), (chances * np.asarray(played)).ravel(), regrets.ravel()
+    both = jax.jit(jax.value_and_grad(loss, has_aux=True))
+    (value, played), gradient = both(policy.init(None))
+    return value, gradient, (chances * np.asarray(played)).ravel(), regrets.ravel()
 
 
 @pytest.mark.parametrize("baseline", ["none", "self", "leave-one-out"])

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 from conftest import assert_z
-from every_policy import ALL, ARMS, CONTEXTUAL, SAMPLED, SIMULATED, bound, features, folded
+from every_policy import ALL, ARMS, CONTEXTUAL, SAMPLED, SIMULATED, bound, features, initial
 from scipy import integrate, stats
 
 import gradband as gb
@@ -87,37 +87,45 @@ def test_probabilities_are_those_of_the_jax_policy(files, name, settings, reward
     path = files(name, **settings)
     given = gb.load(path)
     policy, binary = given.policy, given.policy.binary
-    with jax.enable_x64(wide):
-        real = np.float64 if wide else np.float32
-        params = {
-            key: jax.numpy.asarray(leaf, real if leaf.dtype.kind == "f" else leaf.dtype)
-            for key, leaf in given.params.items()
-        }
-        params = folded(policy, params)
-        step = jax.jit(lambda state, arm, heard: policy.update(params, state, arm, heard))
-        told = jax.jit(
-            lambda state: (policy.next_probabilities(params, state), policy.recommend(params, state))
-        )
-        rng = np.random.default_rng(3)
-        for seed in range(3):
-            player, events = Player(path, seed), []
-            player.record = events.append
-            means = rng.random(policy.arms)
-            latent = player.state()["memory"].get("length", 1.0) - 1
-            state = policy.begin(params, jax.numpy.int32(latent))
-            for _ in range(policy.horizon):
-                p = player.probabilities()
-                np.testing.assert_allclose(p, np.asarray(told(state)[0]), rtol=0, atol=tolerance)
-                arm = player.select()
-                assert arm.propensity == p[arm]
-                reward = float(rng.random() < means[arm])
-                if rewards == "between":
-                    reward = float(np.float32(rng.random() * means[arm]))
-                player.update(arm, reward)
-                heard = events[-1]["heard"]
-                assert heard == reward or (binary and heard in (0, 1))
-                state = step(state, np.int32(arm), real(heard))
-            assert player.recommend() == int(told(state)[1])
+    real = np.float64 if wide else np.float32
+    params = {
+        key: np.asarray(leaf, real if leaf.dtype.kind == "f" else leaf.dtype)
+        for key, leaf in given.params.items()
+    }
+
+    @jax.jit
+    def along(params, latent, arms, heard):
+        own = policy.folded(params)
+
+        def step(state, at):
+            return policy.update(own, state, *at), policy.next_probabilities(own, state)
+
+        state, probabilities = jax.lax.scan(step, policy.begin(own, latent), (arms, heard))
+        return probabilities, policy.recommend(own, state)
+
+    rng = np.random.default_rng(3)
+    for seed in range(3):
+        player, events, found, arms, heard = Player(path, seed), [], [], [], []
+        player.record = events.append
+        means = rng.random(policy.arms)
+        latent = player.state()["memory"].get("length", 1.0) - 1
+        for _ in range(policy.horizon):
+            p = player.probabilities()
+            found.append(p)
+            arm = player.select()
+            assert arm.propensity == p[arm]
+            reward = float(rng.random() < means[arm])
+            if rewards == "between":
+                reward = float(np.float32(rng.random() * means[arm]))
+            player.update(arm, reward)
+            arms.append(arm)
+            heard.append(events[-1]["heard"])
+            assert heard[-1] == reward or (binary and heard[-1] in (0, 1))
+        with jax.enable_x64(wide):
+            told, best = along(params, np.int32(latent), np.array(arms, np.int32), np.array(heard, real))
+        np.testing.assert_allclose(found, np.asarray(told), rtol=0, atol=tolerance)
+        assert told.dtype == real
+        assert player.recommend() == int(best)
 
 
 def by_quadrature(a, b):
@@ -209,47 +217,62 @@ WITH_CONTEXTS = [
 ]
 
 
-def histories(policy, params, wide, rounds=40):
-    """What the policy sees in each round, in NumPy and in JAX."""
+def histories(policy, params, wide, rounds=40, sampled=False):
+    """What the policy sees in each round, in NumPy, and in JAX with its probabilities unless it samples."""
     real = np.float64 if wide else np.float32
-    step = jax.jit(lambda seen, arm, reward: policy.update(params, seen, arm, reward))
-    rng = np.random.default_rng(3)
-    plain, ours = (policy.begin({}, zero) for zero in (np.int32(0), jax.numpy.int32(0)))
-    for t in range(rounds):
-        x = features(t)
-        one, two = (
-            policy.see({}, plain, x.astype(float)),
-            policy.see({}, ours, jax.numpy.asarray(x, real)),
-        )
-        yield one, two
-        arm, reward = rng.integers(ARMS), float(rng.random() < 0.4)
-        plain, ours = policy.update({}, one, arm, reward), step(two, np.int32(arm), real(reward))
+    xs, rng = np.stack([features(t) for t in range(rounds)]), np.random.default_rng(3)
+    played = [(np.int32(rng.integers(ARMS)), float(rng.random() < 0.4)) for _ in range(rounds)]
+
+    @jax.jit
+    def along(params, xs, arms, rewards):
+        def step(state, at):
+            x, arm, reward = at
+            seen = policy.see(params, state, x)
+            told = None if sampled else policy.probabilities(params, seen)
+            return policy.update(params, seen, arm, reward), (seen, told)
+
+        return jax.lax.scan(step, policy.begin(params, jax.numpy.int32(0)), (xs, arms, rewards))[1]
+
+    plain, state = [], policy.begin({}, np.int32(0))
+    for x, (arm, reward) in zip(xs, played, strict=True):
+        plain.append(policy.see({}, state, x.astype(float)))
+        state = policy.update({}, plain[-1], arm, reward)
+    arms, rewards = map(np.array, zip(*played, strict=True))
+    with jax.enable_x64(wide):
+        ours, told = along(params, xs.astype(real), arms, rewards.astype(real))
+    return plain, jax.device_get(ours), jax.device_get(told)
 
 
 @pytest.mark.parametrize(("name", "model", "link"), WITH_CONTEXTS)
 def test_with_contexts_probabilities_are_those_of_the_jax_policy(name, model, link):
     """In double precision, as which arm is the best of a sample can depend on the last digit."""
+    policy, sampled = (
+        bound(name, ARMS, 60, model=model, link=link),
+        name == "lin-ts",
+    )  # which samples in JAX
     with jax.enable_x64(True):
-        policy = bound(name, ARMS, 60, model=model, link=link)
-        params = policy.init(jax.random.key(0))
-        arrays = policy.as_arrays(params)
-        for plain, ours in histories(policy, params, wide=True):
-            for one, two in zip(jax.tree.leaves(plain), jax.tree.leaves(ours), strict=True):
-                np.testing.assert_allclose(one, two, rtol=0, atol=1e-9)
-            p = policy.probabilities(arrays, plain)
-            assert p.shape == (ARMS,)
-            assert p.sum() == pytest.approx(1)
-            if name != "lin-ts":  # JAX samples
-                np.testing.assert_allclose(p, policy.probabilities(params, ours), rtol=0, atol=1e-9)
+        params = {key: np.asarray(leaf) for key, leaf in initial(policy).items()}
+    arrays = policy.as_arrays(params)
+    plain, ours, told = histories(policy, params, wide=True, sampled=sampled)
+    for t, state in enumerate(plain):
+        for one, two in zip(jax.tree.leaves(state), jax.tree.leaves(ours), strict=True):
+            assert two.dtype in (np.float64, np.int32)
+            np.testing.assert_allclose(one, two[t], rtol=0, atol=1e-9)
+        p = policy.probabilities(arrays, state)
+        assert p.shape == (ARMS,)
+        assert p.sum() == pytest.approx(1)
+        if not sampled:
+            np.testing.assert_allclose(p, told[t], rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("model", ["linear", "by-arm"])
 def test_with_contexts_samples_pull_arms_as_often_as_their_probabilities_say(model):
     """|z| < 5, beside an error of 10⁻³ of the probabilities."""
     policy, count = bound("lin-ts", ARMS, 60, model=model), 200_000
-    plain, ours = list(histories(policy, {}, wide=False, rounds=6))[-1]
+    plain, ours, _ = histories(policy, {}, wide=False, rounds=6, sampled=True)
+    last = jax.tree.map(lambda leaf: jax.numpy.asarray(leaf[-1]), ours)
     keys = jax.jit(jax.vmap(lambda i: jax.random.fold_in(prng.root(0), i)))(jax.numpy.arange(count))
-    arms = jax.jit(jax.vmap(lambda key: policy.act(key, {}, ours)))(keys)
-    shares, p = np.bincount(np.asarray(arms), minlength=ARMS) / count, policy.probabilities({}, plain)
+    arms = jax.jit(jax.vmap(lambda key: policy.act(key, {}, last)))(keys)
+    shares, p = np.bincount(np.asarray(arms), minlength=ARMS) / count, policy.probabilities({}, plain[-1])
     assert p.min() > 0.01
     assert_z(shares, np.sqrt(p * (1 - p) / count + 2e-4**2), p)

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from every_policy import CONTEXTUAL, compiled, features, folded, initial
 from every_policy import bound as bound_to
-from every_policy import compiled, features, folded
 
 from gradband import policies, problems
 from gradband.core.errors import InputError
@@ -26,14 +26,35 @@ def bound(name, arms=K, horizon=N, **settings):
     return bound_to(name, arms, horizon, **settings)
 
 
+@functools.partial(jax.jit, static_argnums=0)
+def one_round(policy, params, state, x, arm, reward):
+    """A round's state and log-probabilities, if there are any, and the state after it, by one program."""
+    seen = policy.see(params, state, x)
+    log_probs = policy.log_probs(params, seen) if policy.differentiable else None
+    return seen, log_probs, policy.update(params, seen, arm, reward)
+
+
+def begun(policy, params):
+    """The first state."""
+    if policy.name in CONTEXTUAL:
+        return compiled(policy, "begin", params, jnp.int32(0))
+    return policy.begin(params, jnp.int32(0))
+
+
+def rounds(policy, params, history):
+    """What `one_round` gives after (arm, reward) pairs; the last is of a round that was not played."""
+    params, found = folded(policy, params), []
+    state = begun(policy, params)
+    for t, (arm, reward) in enumerate([*history, (0, 0.0)]):
+        given = features(t, K), np.int32(arm), np.asarray(reward, jnp.zeros(()).dtype)
+        found.append((state, *one_round(policy, params, state, *given)))
+        state = found[-1][-1]
+    return found
+
+
 def after(policy, params, history):
     """The state after (arm, reward) pairs."""
-    params = folded(policy, params)
-    state = policy.begin(params, jnp.int32(0))
-    for t, (arm, reward) in enumerate(history):
-        seen = compiled(policy, "see", params, state, jnp.asarray(features(t, K)))
-        state = compiled(policy, "update", params, seen, jnp.int32(arm), jnp.asarray(reward, float))
-    return state
+    return rounds(policy, params, history)[-1][0]
 
 
 @pytest.fixture
@@ -46,8 +67,9 @@ def history():
 @pytest.mark.parametrize("name", POLICIES)
 def test_state_keeps_its_shape(name, history):
     policy = bound(name)
-    params = compiled(policy, "init", jax.random.key(0))
-    first, last = policy.begin(folded(policy, params), jnp.int32(0)), after(policy, params, history)
+    params = initial(policy)
+    played = rounds(policy, params, history)
+    first, last = played[0][0], played[-1][0]
     assert jax.tree.structure(first) == jax.tree.structure(last)
     for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(last), strict=True):
         assert (a.shape, a.dtype) == (b.shape, b.dtype)
@@ -56,10 +78,11 @@ def test_state_keeps_its_shape(name, history):
 @pytest.mark.parametrize("name", POLICIES)
 def test_init_is_within_bounds(name):
     policy = bound(name)
-    params = compiled(policy, "init", jax.random.key(0))
+    params = initial(policy)
     lower, upper = policy.bounds()
     assert set(lower) == set(upper) == set(params)
-    assert all(np.all((lower[n] <= params[n]) & (params[n] <= upper[n])) for n in params)
+    for key, leaf in jax.device_get(params).items():
+        assert np.all((np.asarray(lower[key]) <= leaf) & (leaf <= np.asarray(upper[key])))
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -72,13 +95,8 @@ def test_settings_make_the_policy_again(name):
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_probabilities_sum_to_one(name, history):
     policy = bound(name)
-    params = compiled(policy, "init", jax.random.key(0))
-    given = folded(policy, params)
-    state = policy.begin(given, jnp.int32(0))
-    for t, (arm, reward) in enumerate(history):
-        state = compiled(policy, "see", given, state, jnp.asarray(features(t, K)))
-        log_probs = compiled(policy, "log_probs", given, state)
-        state = compiled(policy, "update", given, state, jnp.int32(arm), jnp.asarray(reward, float))
+    params = initial(policy)
+    for _, _, log_probs, _ in rounds(policy, params, history):
         assert log_probs.shape == (K,)
         assert np.exp(log_probs).sum() == pytest.approx(1, abs=1e-6)
     latent = policy.latent_log_probs(params)
@@ -98,7 +116,7 @@ def with_tangent(policy, params, state):
 def test_probabilities_are_finite_at_extremes(name, theta):
     settings = {"theta": theta} if "theta" in policies.named(name).settings() else {}
     policy = bound(name, horizon=10**7, **settings)
-    params = compiled(policy, "init", jax.random.key(0))
+    params = initial(policy)
     for pulls, means in (
         ([1e6, 1e6, 1e6], [0.0, 1.0, 0.5]),
         ([1e6, 1, 1], [1.0, 0.0, 1.0]),
@@ -134,9 +152,8 @@ def test_each_arm_is_pulled_once_first(name):
 @pytest.mark.parametrize("name", [n for n in POLICIES if not POLICIES[n].differentiable])
 def test_policies_without_a_density_act(name, history):
     policy = bound(name)
-    params = compiled(policy, "init", jax.random.key(0))
-    state = after(policy, params, history)
-    state = compiled(policy, "see", params, state, jnp.asarray(features(99, K)))
+    params = initial(policy)
+    _, state, _, _ = rounds(policy, params, history)[-1]
     keys = jax.random.split(jax.random.key(0), 50)
     arms = jax.jit(jax.vmap(lambda key: policy.act(key, params, state)))(keys)
     assert set(arms.tolist()) <= set(range(K))
@@ -152,7 +169,8 @@ def double():
 def test_softelim_score_is_the_papers(history):
     """∇ log p_i = θ⁻² (S_i − Σ_j p_j S_j), Section 4.2."""
     policy = bound("softelim")
-    state = after(policy, {}, history)
+    state = after(policy, policy.init(None), history)
+    score_of = jax.jit(jax.jacfwd(policy.log_probs))
     means = np.asarray(state.sums / state.pulls, float)
     statistic = 2 * (means.max() - means) ** 2 * np.asarray(state.pulls, float)
     for theta in (0.05, 0.3, 1.0, 8.0):
@@ -161,7 +179,7 @@ def test_softelim_score_is_the_papers(history):
         params = {"theta": jnp.float64(theta)}
         log_probs = compiled(policy, "log_probs", params, state)
         np.testing.assert_allclose(np.exp(log_probs), probabilities, rtol=1e-12)
-        score = jax.jit(jax.jacfwd(policy.log_probs))(params, state)["theta"]
+        score = score_of(params, state)["theta"]
         closed = (statistic - probabilities @ statistic) / theta**2
         np.testing.assert_allclose(score, closed, rtol=1e-12)
 
@@ -171,6 +189,7 @@ def test_exp3_lemma_score_is_the_papers():
     """Lemma 3, whose statistics S do not depend on θ."""
     statistics = np.array([3.0, 9.5, 0.4])
     policy = Exp3(gradient="lemma").bind(K, N)
+    score_of = jax.jit(jax.jacfwd(policy.log_probs))
     for theta in (0.05, 0.3, 0.9):
         v = np.exp(theta * statistics / K)
         share = v / v.sum()
@@ -181,7 +200,7 @@ def test_exp3_lemma_score_is_the_papers():
         state = jnp.array(statistics)
         log_probs = compiled(policy, "log_probs", params, state)
         np.testing.assert_allclose(np.exp(log_probs), probabilities, rtol=1e-12)
-        score = jax.jit(jax.jacfwd(policy.log_probs))(params, state)["theta"]
+        score = score_of(params, state)["theta"]
         np.testing.assert_allclose(score, closed, rtol=1e-12)
 
 
@@ -235,6 +254,12 @@ def test_thompson_sampling_needs_rewards_in_the_unit_interval():
         evaluate([policies.ThompsonSampling()], problems.Problem(priors.Gaussian(2), 20))
 
 
+@functools.partial(jax.jit, static_argnums=0)
+def slopes(policy, params, state):
+    """How probabilities change with each parameter."""
+    return jax.jacfwd(lambda params: jnp.exp(policy.log_probs(params, state)))(params)
+
+
 @pytest.mark.parametrize("ones", [0.0, 9000.0, 20_000.0])
 @pytest.mark.brief
 def test_kl_softelim_has_a_gradient_for_means_near_0_and_1(ones):
@@ -242,10 +267,9 @@ def test_kl_softelim_has_a_gradient_for_means_near_0_and_1(ones):
     policy = bound("kl-softelim")
     pulls = jnp.array([20_000.0, 20_000.0, 3.0])
     state = Counts(pulls, jnp.array([0.0, ones, 3.0]))
-    slopes = jax.jit(jax.jacfwd(lambda params: jnp.exp(policy.log_probs(params, state))))
     for a in (1e-3, 1.0):
         params = {"theta": jnp.float32(1.0), "a": jnp.float32(a), "b": jnp.float32(1e-3)}
         log_probs = compiled(policy, "log_probs", params, state)
         assert np.exp(log_probs).sum() == pytest.approx(1, abs=1e-5)
-        p = slopes(params)
+        p = slopes(policy, params, state)
         assert all(np.isfinite(slope).all() for slope in p.values())

@@ -190,12 +190,13 @@ def test_a_list_of_instances_is_trained_on_as_a_whole():
     rows = np.linspace(0.01, 0.99, 50)[:, None].repeat(2, 1)
     prior = priors.Drawn(rows, held_out=0.2)
     problem = Problem(prior, 10)
-    seen = [np.asarray(rollout._instances(problem, jax.random.key(k), jnp.arange(8)))[0, 0] for k in (0, 1)]
+    draw = jax.jit(rollout._instances)
+    seen = [np.asarray(draw(problem, jax.random.key(k), np.arange(8)))[0, 0] for k in (0, 1)]
     assert not np.array_equal(*seen)
     sampled = drawn(prior, count=2000)[:, 0]
     np.testing.assert_allclose(np.unique(sampled), rows[:40, 0].astype(np.float32), rtol=1e-6)
     fresh = problem.fresh()
-    instances = np.asarray(rollout._instances(fresh, jax.random.key(0), jnp.arange(fresh.prior.size)))
+    instances = np.asarray(draw(fresh, jax.random.key(0), np.arange(fresh.prior.size)))
     np.testing.assert_array_equal(instances[0, 0], rows[40:, 0].astype(np.float32))
 
 

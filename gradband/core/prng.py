@@ -64,9 +64,14 @@ def hash_words(
 
     With the counter (0, t) it equals `jax.random.fold_in(key, t)` bit for bit.
     """
-    k0, k1 = key
+    (k0, k1), (c0, c1) = key, counter
+    arrays = all(isinstance(x, Array) for x in (k0, k1, c0, c1))
+    return (_traced_once if arrays else _threefry)(k0, k1, c0, c1, rounds)
+
+
+def _threefry(k0: Array, k1: Array, c0: Array, c1: Array, rounds: int) -> tuple[Array, Array]:
     schedule = (k0, k1, k0 ^ k1 ^ np.uint32(0x1BD11BDA))
-    x0, x1 = counter[0] + k0, counter[1] + k1
+    x0, x1 = c0 + k0, c1 + k1
     alike = len({np.shape(x) for x in (x0, x1, *schedule)} - {()}) < 2
     by_lax = alike and isinstance(x0, Array) and isinstance(x1, Array)
     add, xor, either, left, right = _BY_LAX if by_lax else _BY_OPERATORS
@@ -79,6 +84,9 @@ def hash_words(
             x0 = add(x0, schedule[j % 3])
             x1 = add(add(x1, schedule[(j + 1) % 3]), np.uint32(j))
     return x0, x1
+
+
+_traced_once = jax.jit(_threefry, static_argnums=4)  # for each shape: it is in every round of every program
 
 
 def words(key: Array) -> tuple[Array, Array]:

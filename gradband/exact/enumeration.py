@@ -61,7 +61,7 @@ def by_enumeration(policy: Given, problem: Problem | str | Path, params: Params 
         digits = np.array(list(itertools.product(range(outcomes), repeat=horizon)))
         pulled, gained = digits % arms, (digits // arms).astype(np.float64)
         weight = (_reward_probability(prior, pulled, gained) * gained.sum(1))[:, None]
-        played = within_guardrails(bound, problem)
+        played = within_guardrails(bound.compiled(), problem)
         if problem.afterwards:
             one = np.append(gained, np.ones((len(gained), 1)), axis=1)  # the last arm pays once more
             chosen = np.asarray(_play(played, start, pulled, gained)[1]).T  # [latents, H]

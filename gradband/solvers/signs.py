@@ -91,10 +91,13 @@ def _points() -> tuple[np.ndarray, np.ndarray]:
     return (1 + np.cos(angle)) / 2, back
 
 
+_legendre = cache(np.polynomial.legendre.leggauss)
+
+
 def _chi(k: int) -> tuple[np.ndarray, np.ndarray]:
     """Nodes and weights of an expectation over χ with k degrees of freedom."""
     low, high = max(0.0, math.sqrt(k) - REACH), math.sqrt(k) + REACH
-    node, weight = np.polynomial.legendre.leggauss(NODES)
+    node, weight = _legendre(NODES)
     node = low + (high - low) * (node + 1) / 2
     density = (k - 1) * np.log(node) - node**2 / 2
     weight = weight * np.exp(density - density.max())
