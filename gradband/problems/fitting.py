@@ -5,6 +5,7 @@ B(a, b), up to a factor that all priors share. Arms of an experiment are exchang
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Sized
 from functools import partial
@@ -94,6 +95,16 @@ def fit(
         progress(place / len(kinds), make.__name__)
         found.append(make(experiments, held_out, arms))
     return sorted(found, key=lambda entry: -entry.score.mean)
+
+
+gauss_hermite = functools.cache(np.polynomial.hermite.hermgauss)
+"""nodes and weights of a quadrature, by their number"""
+
+
+def log_sum(logs: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
+    """Logarithms of sums along axes that are not all −∞, in a fraction of the time of SciPy's function."""
+    top = logs.max(axes, keepdims=True)
+    return np.log(np.exp(logs - top).sum(axes)) + top.reshape(np.delete(logs.shape, axes))
 
 
 def log_beta_binomial(
@@ -190,7 +201,7 @@ def level_likelihood(
     The level ℓ is integrated out by Gauss–Hermite quadrature in logit ℓ, around `where` its posterior is,
     and ε, the randomness of κ, over its prior.
     """
-    nodes, weights = np.polynomial.hermite.hermgauss(NODES)
+    nodes, weights = gauss_hermite(NODES)
     a, b, strength, spread, slope = _settings(x)
     noise, log_noise = normal_nodes(STRENGTHS if len(x) > 3 else 1)
     centre, scale = where or _whereabouts(x, found)
@@ -211,7 +222,7 @@ def level_likelihood(
     kappa = strength_at(ratio, strength, spread, slope, noise)  # [E, Q, S]
     arms, by_kappa = _arms_likelihood(found, kappa, np.exp(log_level)[..., None])
     inside = (log_prior + np.log(weights) + nodes**2)[..., None] + log_noise + arms
-    total = scipy.special.logsumexp(inside, axis=(1, 2))
+    total = log_sum(inside, (1, 2))
     posterior = np.exp(inside - total[:, None, None])
     by_a = log_level - scipy.special.digamma(a) + scipy.special.digamma(a + b)
     by_b = log_rest - scipy.special.digamma(b) + scipy.special.digamma(a + b)
@@ -280,7 +291,7 @@ def mixture(experiments: Experiments, held_out: Experiments, arms: int) -> Fit:
     def likelihood(x: np.ndarray, found: Experiments) -> np.ndarray:
         log_weights, a, b = unpacked(x)
         each = log_beta_binomial(found.successes[:, None], (found.pulls - found.successes)[:, None], a, b)
-        return scipy.special.logsumexp(log_weights + per_experiment(each, found), axis=1)
+        return log_sum(log_weights + per_experiment(each, found), (1,))
 
     counts = (experiments.successes, experiments.pulls)
     successes, pulls = (np.bincount(experiments.owner, x) for x in counts)

@@ -221,7 +221,7 @@ def amounts_likelihood(
     The logarithm of the level is integrated out by Gauss–Hermite quadrature, around `where` it is.
     """
     assert found.buyers is not None
-    nodes, weights = np.polynomial.hermite.hermgauss(NODES)
+    nodes, weights = fitting.gauss_hermite(NODES)
     centre, spread = where or whereabouts(x, found, shape, scale)
     level = centre[:, None] + math.sqrt(2) * spread[:, None] * nodes  # [E, Q]
     sd = math.exp(x[1])
@@ -229,7 +229,7 @@ def amounts_likelihood(
     arms = per_experiment(sums_likelihood(found, shape, scale, math.exp(x[2]), level[found.owner]), found)
     inside = log_prior + arms + np.log(weights) + nodes**2
     unit = per_experiment((found.buyers > 0) * math.log(scale), found)
-    return scipy.special.logsumexp(inside, axis=1) + np.log(spread) + 0.5 * math.log(2) - unit
+    return fitting.log_sum(inside, (1,)) + np.log(spread) + 0.5 * math.log(2) - unit
 
 
 def sums_likelihood(
