@@ -33,6 +33,8 @@ from gradband.policies import (
     ThompsonSampling,
 )
 
+pytestmark = pytest.mark.brief
+
 ARRAYS = {
     "scalar": np.float32(0.1),
     "matrix": np.arange(6.0).reshape(2, 3),
