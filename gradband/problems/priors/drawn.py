@@ -1,6 +1,7 @@
 """Instances that were drawn before."""
 
 import dataclasses
+from functools import partial
 from typing import Any, ClassVar
 
 import jax
@@ -43,10 +44,7 @@ class Drawn(Prior):
     def of(cls, prior: Prior, count: int, key: Array) -> "Drawn":
         """A list of instances drawn from a prior, all of them for evaluation."""
         prior.stays("a list of instances")
-        numbered = jnp.arange(count)
-        keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(numbered)
-        drawn = jax.jit(jax.vmap(lambda i, key: prior.described(prior.nth(i, key))))(numbered, keys)
-        return cls(np.asarray(drawn), 0, prior.rewards)
+        return cls(np.asarray(_first(count, prior, key)), 0, prior.rewards)
 
     @property
     def parts(self) -> int:
@@ -72,6 +70,16 @@ class Drawn(Prior):
 
     def describe(self) -> dict[str, Any]:
         return {"kind": self.kind, "means": self.instances.tolist(), "held_out": self.held_out}
+
+
+@partial(jax.jit, static_argnums=0)
+def _first(count: int, prior: Prior, key: Array) -> Array:
+    """The first instances of a prior, as rewards describe them."""
+
+    def one(i: Array) -> Array:
+        return prior.described(prior.nth(i, jax.random.fold_in(key, i)))
+
+    return jax.vmap(one)(jnp.arange(count))
 
 
 @pytree("instances")
