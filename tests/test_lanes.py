@@ -380,6 +380,7 @@ class Sorting(gb.policies.Counting, gb.policies.OneParameter):
 Sorting = dataclasses.dataclass(frozen=True, kw_only=True)(Sorting)
 
 
+@pytest.mark.brief
 def test_what_lanes_do_not_know_goes_to_xla_and_is_said(caplog):
     with caplog.at_level(logging.INFO, logger="gradband"):
         gb.evaluate([Sorting(), "greedy"], PROBLEMS["two points"], instances=20)
