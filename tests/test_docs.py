@@ -20,13 +20,13 @@ TEXTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
 LONG = ("certificates.md", "guide.md", "problems.md", "revenue.md", "tutorial.md")
-MARKS = {"README.md": "brief"} | dict.fromkeys(LONG, "slow")
 
 
 def of_its_length(page):
-    """README's lines compute little, and those of some pages a lot."""
-    marks = [getattr(pytest.mark, MARKS[page.name])] if page.name in MARKS else []
-    return pytest.param(page, id=page.name, marks=marks)
+    """The lines of some pages compute a lot, those of the others little."""
+    return pytest.param(
+        page, id=page.name, marks=pytest.mark.slow if page.name in LONG else pytest.mark.brief
+    )
 
 
 @pytest.mark.parametrize("page", [*map(of_its_length, PAGES)])
@@ -117,6 +117,7 @@ def test_the_recipe_in_the_docs_is_one_with_every_key(tmp_path):
     assert all(re.search(rf"^\[?{key}\b", block, re.MULTILINE) for key in recipe_file.KEYS)
 
 
+@pytest.mark.brief
 def test_the_readme_shows_what_the_first_command_prints(tmp_path):
     """Up to rounding, which differs between machines."""
     shown = re.search(

@@ -23,6 +23,8 @@ from gradband.core.errors import InputError
 from gradband.core.statistics import Mean
 from gradband.problems import delimited, fitting, past_experiments, priors
 
+pytestmark = pytest.mark.brief
+
 
 def drawn(count, a=3.0, b=147.0, strength=1000.0, arms=4, pulls=3000, seed=0, spread=0.0, slope=0.0):
     """Experiments from a known hierarchical prior."""

@@ -308,6 +308,18 @@ def test_bits_do_not_depend_on_width_or_machine(monkeypatch, width, cpu):
         assert one.tobytes() == other.tobytes()
 
 
+def test_bits_do_not_depend_on_how_much_is_optimised(monkeypatch):
+    codes, results = [], []
+    monkeypatch.setattr(store, "stored", lambda given, make: codes.append(make()) or codes[-1])
+    function, operands = one_instance("kl-softelim")
+    for brief in (False, True):
+        jax.config.update("jax_disable_most_optimizations", brief)  # every test begins by setting it
+        results.append(Kernel(function, operands)(operands, 0, 100, 1))
+    assert len(codes[1]) > 1.3 * len(codes[0])
+    for one, other in zip(*results, strict=True):
+        assert one.tobytes() == other.tobytes()
+
+
 @pytest.mark.parametrize("threads", [2, 3, 7])
 def test_bits_do_not_depend_on_threads(threads):
     usual, found = (
@@ -368,6 +380,7 @@ class Sorting(gb.policies.Counting, gb.policies.OneParameter):
 Sorting = dataclasses.dataclass(frozen=True, kw_only=True)(Sorting)
 
 
+@pytest.mark.brief
 def test_what_lanes_do_not_know_goes_to_xla_and_is_said(caplog):
     with caplog.at_level(logging.INFO, logger="gradband"):
         gb.evaluate([Sorting(), "greedy"], PROBLEMS["two points"], instances=20)

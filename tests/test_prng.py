@@ -8,6 +8,8 @@ from scipy import stats
 
 from gradband.core import prng
 
+pytestmark = pytest.mark.brief
+
 # A Kolmogorov-Smirnov test fails a true law with this probability, for a fixed seed once and for all.
 FALSE_ALARM = 1e-6
 MANY = 100_000

@@ -1,5 +1,7 @@
 """Several processes learn what one learns, and none is left behind when another dies."""
 
+import contextlib
+import io
 import json
 import os
 import shutil
@@ -13,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gradband.cli.main import main
 from gradband.core import tensor_file
 from gradband.core.errors import InputError
 from gradband.engine import processes
@@ -50,12 +53,13 @@ def ended(running, seconds=180):
 
 
 def learned(folder, *words):
-    """What one process learns."""
-    done = subprocess.run(
-        [*LEARN, *SMALL, *words, "--out", str(folder)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    """What one process learns: this one."""
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as told:
+        patch.setattr(sys, "argv", ["gradband", "learn", *SMALL, *words, "--out", str(folder)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+    assert not ended.value.code
+    return json.loads(told.getvalue())
 
 
 def same(one, other):
@@ -152,8 +156,7 @@ def test_a_process_that_dies_ends_the_others(tmp_path, victim):
     deadline = time.monotonic() + 120
     while not (folder / "checkpoint.safetensors").exists():
         assert time.monotonic() < deadline
-        time.sleep(0.2)
-    time.sleep(1)
+        time.sleep(0.1)
     running[victim].send_signal(signal.SIGKILL)
     began = time.monotonic()
     codes, said = ended(running, 30)

@@ -1,5 +1,7 @@
 """Reports on journals, the command `gradband report`, and the page in a real browser."""
 
+import contextlib
+import io
 import json
 import re
 import shutil
@@ -12,11 +14,11 @@ import pytest
 from test_page import answer, needs_browser, requests, without_policy
 
 import gradband as gb
+from gradband.cli.main import main
 from gradband.play.player import Player
 from gradband.play.reporting.journals import read_journal
 from gradband.play.reporting.ledger import Ledger
 
-COMMAND = [sys.executable, "-m", "gradband", "report"]
 LABELS = ["Control", "Big <b>headline</b> & more", "green"]
 
 
@@ -49,7 +51,14 @@ def journal(tmp_path_factory):
 
 
 def run(*words):
-    return subprocess.run([*COMMAND, *map(str, words)], capture_output=True, text=True, check=False)
+    """The command, in this process: its exit code, and what it writes."""
+    out, err = io.StringIO(), io.StringIO()
+    streams = contextlib.redirect_stdout(out), contextlib.redirect_stderr(err)
+    with pytest.MonkeyPatch.context() as patch, streams[0], streams[1]:
+        patch.setattr(sys, "argv", ["gradband", "report", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+    return subprocess.CompletedProcess(words, ended.value.code, out.getvalue(), err.getvalue())
 
 
 def copy(journal, folder):
@@ -208,7 +217,8 @@ def test_errors_are_a_sentence(journal, words, told):
 
 
 def test_help_has_examples_and_needs_no_numpy():
-    ran = run("--help")
+    words = [sys.executable, "-m", "gradband", "report", "--help"]
+    ran = subprocess.run(words, capture_output=True, text=True, check=False)
     assert ran.returncode == 0
     assert "gradband report test-17.jsonl --html report.html" in ran.stdout
     code = "import sys; from gradband.cli.report import make_parser\nassert 'numpy' not in sys.modules"

@@ -1,8 +1,10 @@
 """`gradband reproduce`: experiments as data, work that is done once, and a report of it."""
 
 import ast
+import contextlib
 import csv
 import fcntl
+import io
 import json
 import multiprocessing
 import os
@@ -126,14 +128,14 @@ minutes = { quick = 1, paper = 1 }
 }
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def shared(tmp_path_factory):
     """A folder for all of the processes that tests run in."""
     base = tmp_path_factory.getbasetemp()
     return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def small(tmp_path_factory):
     """A folder of small experiments."""
     folder = tmp_path_factory.mktemp("experiments")
@@ -142,13 +144,16 @@ def small(tmp_path_factory):
     return folder
 
 
+def words_for(small, out, *options):
+    """The command's words, after its name."""
+    words = ["reproduce", "--json", "--experiments", str(small), "--out", str(out), *options]
+    return words if "--jobs" in options else [*words, "--jobs", "1"]  # starting processes takes longest
+
+
 def start(small, out, *options):
     """Starts the command in a process of its own."""
-    words = [sys.executable, "-m", "gradband", "reproduce", "--json", "--experiments", str(small)]
-    words += [] if "--jobs" in options else ["--jobs", "1"]  # starting processes takes longest
-    return subprocess.Popen(
-        [*words, "--out", str(out), *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    words = [sys.executable, "-m", "gradband", *words_for(small, out, *options)]
+    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def finish(process):
@@ -157,12 +162,29 @@ def finish(process):
     return json.loads(output)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Runs the command here: its exit code, and what it wrote."""
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["gradband", *words])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        return stopped.value.code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture(scope="session")
 def whole(small, shared):
-    """Where all of the small experiments were done without a break, once, and what the command said."""
+    """Where all of the small experiments were done without a break, once for all of the tests' processes,
+    and what the command said."""
+    said = shared / "whole.json"
     with (shared / "whole.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        return shared / "whole", finish(start(small, shared / "whole"))
+        if not said.exists():
+            said.write_text(json.dumps(finish(start(small, shared / "whole"))))
+        return shared / "whole", json.loads(said.read_text())
 
 
 def numbers(out):
@@ -383,24 +405,23 @@ def test_a_damaged_checkpoint_is_begun_anew(tmp_path):
     ],
     ids=lambda value: value["do"] if isinstance(value, dict) else "",
 )
-def test_the_command_beside_a_number_gives_that_number(unit, find, tmp_path, monkeypatch, capsys):
+def test_the_command_beside_a_number_gives_that_number(unit, find, tmp_path, monkeypatch, run):
     done = work.carry_out(unit, work.Desk(lambda *_: None, tmp_path / "draft.json"))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", [*command(unit).split(), "--json"])
-    with pytest.raises(SystemExit):
-        main()
-    printed = json.loads(capsys.readouterr().out)
-    assert find(printed) == done.get("regret", done.get("gradient"))
+    name, *words = command(unit).split()
+    assert name == "gradband"
+    assert find(json.loads(run(*words, "--json")[1])) == done.get("regret", done.get("gradient"))
 
 
 def test_what_no_command_can_say_is_a_line_of_python():
     problem = {"name": "two-point", "horizon": 10, "noise": "independent"}
     sizes = {"iterations": 2, "batch": 64, "seed": 3, "final": 50}
     unit = {"do": "learn", "problem": problem, "policy": "softelim", "baseline": "optimal", **sizes}
-    python, *words = shlex.split(command(unit))
-    assert python == "python"
-    printed = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=True).stdout
-    assert ast.literal_eval(printed) == work.carry_out(unit)
+    python, how, line = shlex.split(command(unit))
+    assert (python, how) == ("python", "-c")
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec(line, {})
+    assert ast.literal_eval(printed.getvalue()) == work.carry_out(unit)
 
 
 @pytest.mark.slow
@@ -474,31 +495,36 @@ def test_a_wrong_experiment_is_one_sentence(change, words, tmp_path):
         ([","], "nothing to reproduce"),
     ],
 )
-def test_wrong_options_are_one_sentence(options, words, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["gradband", "reproduce", *options, "--out", str(tmp_path / "out")])
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    assert stopped.value.code == 2
-    assert words in capsys.readouterr().err
+def test_wrong_options_are_one_sentence(options, words, tmp_path, run):
+    status, _, errors = run("reproduce", *options, "--out", str(tmp_path / "out"))
+    assert status == 2
+    assert words in errors
     assert not (tmp_path / "out").exists()
 
 
-def test_two_at_work_in_a_folder_are_refused(small, tmp_path):
+def test_two_at_work_in_a_folder_are_refused(small, tmp_path, run):
     with (tmp_path / ".lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        process = start(small, tmp_path)
-        assert "another gradband reproduce is running" in process.communicate(timeout=60)[1]
-        assert process.returncode == 2
+        status, _, errors = run(*words_for(small, tmp_path))
+        assert "another gradband reproduce is running" in errors
+        assert status == 2
 
 
-def test_the_list_says_what_is_done(small, whole):
-    listed = finish(start(small, whole[0], "--list"))
+def listed_by(run, small, out):
+    """What the command lists."""
+    status, told, errors = run(*words_for(small, out, "--list"))
+    assert status == 0, errors
+    return json.loads(told)
+
+
+def test_the_list_says_what_is_done(small, whole, run):
+    listed = listed_by(run, small, whole[0])
     assert {row["panel"]: row["units"] - row["done"] for row in listed["panels"]}["fig2b"] == 0
     assert listed["minutes_left"] == 0
 
 
-def test_the_list_counts_once_what_panels_share(small, tmp_path):
-    listed = finish(start(small, tmp_path, "--list"))
+def test_the_list_counts_once_what_panels_share(small, tmp_path, run):
+    listed = listed_by(run, small, tmp_path)
     assert 0 < listed["minutes_left"] < sum(row["minutes"] for row in listed["panels"])
 
 

@@ -3,6 +3,7 @@
 import ast
 import inspect
 from collections.abc import Callable, Iterator
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -38,14 +39,21 @@ def with_texts(helps: dict[str, str]) -> Callable[[Any], Any]:
     return extended
 
 
-def policy_names(trained: bool = False) -> list[str]:
-    """Names of all policies, or of the learned ones, read from their files: help need not import NumPy."""
+@cache
+def _policy_classes() -> dict[str, ast.ClassDef]:
+    """All classes in the policies' files."""
     classes: dict[str, ast.ClassDef] = {}
     spec = find_spec("gradband.policies")
     for folder in spec.submodule_search_locations or () if spec else ():
         for path in sorted(Path(folder).glob("*.py")):
             tree = ast.parse(path.read_text(encoding="utf-8"))
             classes |= {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    return classes
+
+
+def policy_names(trained: bool = False) -> list[str]:
+    """Names of all policies, or of the learned ones, read from their files: help need not import NumPy."""
+    classes = _policy_classes()
 
     def line(kind: str) -> Iterator[ast.ClassDef]:
         """The class and those that it extends, but for `Policy` itself."""

@@ -158,20 +158,26 @@ def _evaluate(equation: Any, values: list[Any]) -> list[Any]:
 
 def _align(inputs: list[Value], ranks: list[int], rank: int) -> list[Array]:
     """Operands of an elementwise operation, brought to one shape."""
-    expanded = []
-    for (value, flag), own in zip(inputs, ranks, strict=True):
-        shape = value.shape[:own] + (1,) * (rank - own) + (value.shape[own:] if flag else (1, 1))
-        expanded.append(value if value.shape == shape else value.reshape(shape))
-    shape = np.broadcast_shapes(*(value.shape for value in expanded))
-    return [value if value.shape == shape else jnp.broadcast_to(value, shape) for value in expanded]
+    expanded = [
+        (*value.shape[:own], *(1,) * (rank - own), *(value.shape[own:] if flag else (1, 1)))
+        for (value, flag), own in zip(inputs, ranks, strict=True)
+    ]
+    shape = np.broadcast_shapes(*expanded)
+    return [
+        _spread(value, shape, (*range(own), *((rank, rank + 1) if flag else ())))
+        for (value, flag), own in zip(inputs, ranks, strict=True)
+    ]
 
 
 def _widen(value: Array, flag: bool, batch_shape: tuple[int, int]) -> Array:
     """A value with both batch axes present and full."""
-    if not flag:
-        value = value.reshape(*value.shape, 1, 1)
-    shape = *value.shape[:-2], *batch_shape
-    return value if value.shape == shape else jnp.broadcast_to(value, shape)
+    shape = *(value.shape[:-2] if flag else value.shape), *batch_shape
+    return _spread(value, shape, tuple(range(value.ndim)))
+
+
+def _spread(value: Array, shape: tuple[int, ...], axes: tuple[int, ...]) -> Array:
+    """The value with other axes than these added, and those of length 1 repeated."""
+    return value if value.shape == shape else jax.lax.broadcast_in_dim(value, shape, axes)
 
 
 def _while(equation: Any, inputs: list[Value], batch_shape: tuple[int, int]) -> list[Value]:

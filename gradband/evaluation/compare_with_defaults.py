@@ -272,8 +272,7 @@ def measure_on(
 
     # All situations are played together, so that each policy is compiled once.
     means = np.concatenate([truth.means for truth in possible.values()])
-    drawn = priors.Drawn.of(problem.prior, 2, prng.root(seed))
-    together = problem.replace(prior=dataclasses.replace(drawn, instances=means))
+    together = problem.replace(prior=priors.Drawn(means, 0, problem.prior.rewards))
     table = evaluate(policies, together, instances=len(means), seed=seed, progress=report, **how)
     found, first = [], 0
     for name, truth in possible.items():

@@ -20,7 +20,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from scipy.special import betainccinv, betaln, gammaln, ndtri
+import scipy  # whose parts are imported when they are needed
 
 from gradband.core.errors import InputError, number, whole
 from gradband.exact import counts
@@ -119,7 +119,7 @@ def feasible(policy: Given, problem: Problem) -> bool:
 
 
 def limit_of(level: float) -> float:
-    return -float(ndtri(number("level", level, 1e-9, 1) / 2))
+    return -float(scipy.special.ndtri(number("level", level, 1e-9, 1) / 2))
 
 
 def _components(problem: Problem) -> Components:
@@ -135,7 +135,7 @@ def _components(problem: Problem) -> Components:
 
 def _most_wins(components: Components, pulls: int) -> int:
     """Wins that an arm with these pulls exceeds with a negligible probability only."""
-    mean = pulls * float(betainccinv(components.a, components.b, NEGLIGIBLE).max())
+    mean = pulls * float(scipy.special.betainccinv(components.a, components.b, NEGLIGIBLE).max())
     return min(pulls, math.ceil(mean + FAR * math.sqrt(mean) + FAR**2))
 
 
@@ -143,7 +143,7 @@ def _beta_binomial(components: Components, pulls: int, most: int) -> np.ndarray:
     """Probabilities [G, most + 1] of an arm's wins, each from that of one win fewer."""
     a, b, wins = components.a[:, None], components.b[:, None], np.arange(float(most))
     ratios = np.log(a + wins) - np.log(b + pulls - 1 - wins) + np.log((pulls - wins) / (wins + 1))
-    first = betaln(a, b + pulls) - betaln(a, b)
+    first = scipy.special.betaln(a, b + pulls) - scipy.special.betaln(a, b)
     return np.exp(np.cumsum(np.concatenate([first, ratios], axis=1), axis=1))
 
 
@@ -220,7 +220,11 @@ def _tail(t: np.ndarray, start: np.ndarray, first: int, second: int) -> np.ndarr
 def _log_choose(pulls: int) -> np.ndarray:
     """log C(pulls, wins) for all numbers of wins."""
     wins = np.arange(pulls + 1.0)
-    return gammaln(pulls + 1) - gammaln(wins + 1) - gammaln(pulls - wins + 1)
+    return (
+        scipy.special.gammaln(pulls + 1)
+        - scipy.special.gammaln(wins + 1)
+        - scipy.special.gammaln(pulls - wins + 1)
+    )
 
 
 def _paths(policy: Given, problem: Problem) -> list[np.ndarray]:
@@ -253,7 +257,7 @@ def _likelihood(components: Components, pulls0: int, pulls1: int) -> np.ndarray:
     parts = []
     for pulls in (pulls0, pulls1):
         a, b, wins = components.a[:, None], components.b[:, None], np.arange(pulls + 1.0)
-        parts.append(np.exp(betaln(a + wins, b + pulls - wins) - betaln(a, b)))
+        parts.append(np.exp(scipy.special.betaln(a + wins, b + pulls - wins) - scipy.special.betaln(a, b)))
     return (np.exp(components.log_weights)[:, None] * parts[0]).T @ parts[1]
 
 
@@ -261,5 +265,7 @@ def _likelihood_if_equal(components: Components, pulls0: int, pulls1: int) -> np
     """E μ^(s₀ + s₁) (1 − μ)^(n − s₀ − s₁) by (s₀, s₁)."""
     total = pulls0 + pulls1
     a, b, wins = components.a[:, None], components.b[:, None], np.arange(total + 1.0)
-    by_wins = np.exp(components.log_weights) @ np.exp(betaln(a + wins, b + total - wins) - betaln(a, b))
+    by_wins = np.exp(components.log_weights) @ np.exp(
+        scipy.special.betaln(a + wins, b + total - wins) - scipy.special.betaln(a, b)
+    )
     return by_wins[np.add.outer(np.arange(pulls0 + 1), np.arange(pulls1 + 1))]

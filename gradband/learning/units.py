@@ -1,7 +1,5 @@
 """The scale of rewards, which is the unit of the usual start of learning."""
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -29,12 +27,13 @@ def reward_scale(problem: Problem, key: Array) -> float:
         return HALF
     if isinstance(law, Gaussian):
         return float(law.sd)
-    pairs = np.asarray(jax.jit(partial(_pairs, problem))(prng.stream(key, "choice")), np.float64)
+    pairs = np.asarray(_pairs(problem, prng.stream(key, "choice")), np.float64)
     noise = np.sqrt(np.mean((pairs[0] - pairs[1]) ** 2) / 2)
     found = noise if noise > 0 else pairs.std()  # rewards without noise still differ between arms
     return float(found) if 0 < found < np.inf else HALF
 
 
+@jax.jit
 def _pairs(problem: Problem, key: Array) -> Array:
     """Two rewards [2, N] of the same arm and instance, in two rounds."""
 

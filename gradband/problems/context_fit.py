@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import expit, log_expit
+import scipy  # whose parts are imported when they are needed
 
 from gradband.problems import priors, rewards
 from gradband.problems.context_rows import ContextRows
@@ -88,7 +88,9 @@ def _of_successes(seen: Padded, prior: np.ndarray, cov: np.ndarray) -> np.ndarra
     for _ in range(NEWTON):
         tried = a + step[:, None] * direction
         moved = (cov @ tried[..., None])[..., 0]
-        value = (s * log_expit(prior + moved) + (n - s) * log_expit(-prior - moved)).sum(1)
+        value = (
+            s * scipy.special.log_expit(prior + moved) + (n - s) * scipy.special.log_expit(-prior - moved)
+        ).sum(1)
         value -= 0.5 * (tried * moved).sum(1)
         better = value >= best - 1e-10
         gain = np.where(better & np.isfinite(best), value - best, np.inf)
@@ -97,12 +99,12 @@ def _of_successes(seen: Padded, prior: np.ndarray, cov: np.ndarray) -> np.ndarra
         step = np.where(better, 1.0, step / 2)
         if (gain[better] < 1e-10).all() and better.all():
             break
-        p = expit(f)
+        p = scipy.special.expit(f)
         root = np.sqrt(n * p * (1 - p))
         target = root**2 * (f - prior) + s - n * p
         inner = root * (cov @ target[..., None])[..., 0]
         direction = target - root * np.linalg.solve(_widened(root, cov), inner[..., None])[..., 0] - a
-    p = expit(f)
+    p = scipy.special.expit(f)
     lower = np.linalg.cholesky(_widened(np.sqrt(n * p * (1 - p)), cov))
     return best - _half_log_det(lower)
 

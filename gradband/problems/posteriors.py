@@ -10,7 +10,7 @@ import math
 from typing import Any, Protocol
 
 import numpy as np
-from scipy.special import betaln, logsumexp
+import scipy  # whose parts are imported when they are needed
 
 from gradband.core.errors import InputError
 from gradband.problems import priors, revenue
@@ -64,7 +64,7 @@ class Components:
         if isinstance(prior, priors.Hierarchical):
             numbers = (float(getattr(prior, name)) for name in ("a", "b", "strength", "spread", "slope"))
             log_weights, *shapes = components_of(*numbers, count=NODES)
-            return cls(log_weights - logsumexp(log_weights), *shapes)
+            return cls(log_weights - scipy.special.logsumexp(log_weights), *shapes)
         if isinstance(prior, priors.Mixture):
             return cls(np.log(np.maximum(prior.weights, 1e-300)), prior.a, prior.b)
         if isinstance(prior, priors.Beta) and shrinks(prior):
@@ -75,11 +75,11 @@ class Components:
         """log P(component, an experiment's counts) [E, G], up to a constant that all priors share."""
         wins, pulls = experiments.successes[:, None], experiments.pulls[:, None]
         losses = pulls - wins
-        each = betaln(self.a + wins, self.b + losses) - betaln(self.a, self.b)
+        each = scipy.special.betaln(self.a + wins, self.b + losses) - scipy.special.betaln(self.a, self.b)
         return self.log_weights + np.add.reduceat(each, experiments.starts[:-1], axis=0)
 
     def log_likelihood(self, experiments: Experiments) -> np.ndarray:
-        return np.asarray(logsumexp(self.log_joint(experiments), axis=1))
+        return np.asarray(scipy.special.logsumexp(self.log_joint(experiments), axis=1))
 
     def edges(self, experiments: Experiments) -> np.ndarray:
         """Cumulative posterior weights [E, G] of the components."""
@@ -185,7 +185,7 @@ class Purchases:
         return cls(
             Components.of(shares),
             math.log(prior.amount) + float(prior.between) * nodes,
-            weights - logsumexp(weights),
+            weights - scipy.special.logsumexp(weights),
             float(prior.tightness),
             float(prior.rewards.shape),
         )
@@ -197,7 +197,7 @@ class Purchases:
         return self.log_weights + np.add.reduceat(each, experiments.starts[:-1], axis=0)
 
     def log_likelihood(self, experiments: Experiments) -> np.ndarray:
-        amounts = logsumexp(self.log_joint(experiments), axis=1)
+        amounts = scipy.special.logsumexp(self.log_joint(experiments), axis=1)
         return self.buying.log_likelihood(revenue.buyers_of(experiments)) + np.asarray(amounts)
 
     def edges(self, experiments: Experiments) -> np.ndarray:

@@ -14,8 +14,7 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.special import gammaln, logsumexp
+import scipy  # whose parts are imported when they are needed
 
 from gradband.core.errors import InputError
 from gradband.core.statistics import Mean
@@ -204,7 +203,7 @@ def shape_of_amounts(found: Experiments) -> Mean:
     low, high = math.log(LEAST_SHAPE), math.log(LARGEST_SHAPE)
     if not seen.any() or off(high).sum() <= 0:
         return Mean(LARGEST_SHAPE if seen.any() else 1.0, math.inf)
-    log_shape = brentq(lambda x: off(x).sum(), low, high) if off(low).sum() < 0 else low
+    log_shape = scipy.optimize.brentq(lambda x: off(x).sum(), low, high) if off(low).sum() < 0 else low
     slope = (off(log_shape + 1e-4).sum() - off(log_shape - 1e-4).sum()) / 2e-4
     error = math.sqrt(float((off(log_shape) ** 2).sum())) / abs(float(slope))
     return Mean(math.exp(log_shape), math.exp(log_shape) * error)
@@ -222,7 +221,7 @@ def amounts_likelihood(
     The logarithm of the level is integrated out by Gauss–Hermite quadrature, around `where` it is.
     """
     assert found.buyers is not None
-    nodes, weights = np.polynomial.hermite.hermgauss(NODES)
+    nodes, weights = fitting.gauss_hermite(NODES)
     centre, spread = where or whereabouts(x, found, shape, scale)
     level = centre[:, None] + math.sqrt(2) * spread[:, None] * nodes  # [E, Q]
     sd = math.exp(x[1])
@@ -230,7 +229,7 @@ def amounts_likelihood(
     arms = per_experiment(sums_likelihood(found, shape, scale, math.exp(x[2]), level[found.owner]), found)
     inside = log_prior + arms + np.log(weights) + nodes**2
     unit = per_experiment((found.buyers > 0) * math.log(scale), found)
-    return logsumexp(inside, axis=1) + np.log(spread) + 0.5 * math.log(2) - unit
+    return fitting.log_sum(inside, (1,)) + np.log(spread) + 0.5 * math.log(2) - unit
 
 
 def sums_likelihood(
@@ -241,7 +240,11 @@ def sums_likelihood(
     total, sums = shape * found.buyers, found.successes / scale
     bought = total > 0
     total, sums = np.where(bought, total, 1.0), np.where(bought, sums, 1.0)
-    own = gammaln(total + tightness + 1) - gammaln(total) - gammaln(tightness + 1)
+    own = (
+        scipy.special.gammaln(total + tightness + 1)
+        - scipy.special.gammaln(total)
+        - scipy.special.gammaln(tightness + 1)
+    )
     own += total * math.log(shape) + (total - 1) * np.log(sums) + (tightness + 1) * math.log(tightness)
     both = np.log(shape * sums[:, None] + tightness * np.exp(level))
     each = own[:, None] + (tightness + 1) * level - (total + tightness + 1)[:, None] * both

@@ -57,18 +57,34 @@ SIGNATURE = (
 )
 
 
-@cache
 def _compiler() -> tuple[Any, Any]:
     """This machine as LLVM knows it, and what links code for it."""
+    return _target(2 if _is_optimised() else 0), _linker()
+
+
+def _is_optimised() -> bool:
+    """Whether code should be fast. Code that runs briefly need not be, as JAX may be told, and is there in
+    half the time."""
+    return not jax.config.values["jax_disable_most_optimizations"]
+
+
+@cache
+def _target(effort: int) -> Any:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     cpu, features = machine()
     target = llvm.Target.from_default_triple()
+    return target.create_target_machine(cpu=cpu, features=features, opt=effort, jit=True)
 
-    def described() -> Any:
-        return target.create_target_machine(cpu=cpu, features=features, opt=2, jit=True)
 
-    return described(), llvm.create_lljit_compiler(described(), use_jit_link=False)
+@cache
+def _linker() -> Any:
+    return llvm.create_lljit_compiler(_target.__wrapped__(2), use_jit_link=False)
+
+
+def _kept(given: str, make: Callable[[], bytes]) -> bytes:
+    """The code for this machine that `make` compiles from what is given, from disk if it is there."""
+    return store.stored((given, *machine(), *(() if _is_optimised() else ("not optimised",))), make)
 
 
 @cache
@@ -88,7 +104,7 @@ def is_fit() -> bool:
 def _team() -> team.Team:
     """Threads for kernels that end soon."""
     text = team.code(_compiler()[0].triple.startswith(("x86", "i686")))
-    return team.Team(_linked(store.stored((text, *machine()), lambda: _compiled(text)), "lead", "help"))
+    return team.Team(_linked(_kept(text, lambda: _compiled(text)), "lead", "help"))
 
 
 def _linked(code: bytes, *names: str) -> Any:
@@ -195,10 +211,10 @@ class Kernel:
     ) -> None:
         """Traces and compiles, unless a kernel of this `name`, which must decide it, is on disk."""
         if name:
-            plan, code = _unpacked(store.stored((name, *machine()), lambda: _packed(function, operands)))
+            plan, code = _unpacked(_kept(name, lambda: _packed(function, operands)))
         else:
             plan, text = _written(function, operands)
-            code = store.stored((text, *machine()), lambda: _compiled(text))
+            code = _kept(text, lambda: _compiled(text))
         self.plan, self.rows, self.width = plan, plan["rows"], plan["width"]
         self.pace = math.inf  # seconds per vector, once they are known
         self.code = _linked(code, "kernel")

@@ -44,9 +44,7 @@ class Drawn(Prior):
     def of(cls, prior: Prior, count: int, key: Array) -> "Drawn":
         """A list of instances drawn from a prior, all of them for evaluation."""
         prior.stays("a list of instances")
-        numbered = jnp.arange(count)
-        keys = jax.vmap(partial(jax.random.fold_in, key))(numbered)
-        return cls(np.asarray(_describe(prior, numbered, keys)), 0, prior.rewards)
+        return cls(np.asarray(_first(count, prior, key)), 0, prior.rewards)
 
     @property
     def parts(self) -> int:
@@ -74,10 +72,14 @@ class Drawn(Prior):
         return {"kind": self.kind, "means": self.instances.tolist(), "held_out": self.held_out}
 
 
-@jax.jit
-def _describe(prior: Prior, numbered: Array, keys: Array) -> Array:
-    """The arms of these instances of a prior, compiled once for all priors of a kind."""
-    return jax.vmap(lambda i, key: prior.described(prior.nth(i, key)))(numbered, keys)
+@partial(jax.jit, static_argnums=0)
+def _first(count: int, prior: Prior, key: Array) -> Array:
+    """The first instances of a prior, as rewards describe them."""
+
+    def one(i: Array) -> Array:
+        return prior.described(prior.nth(i, jax.random.fold_in(key, i)))
+
+    return jax.vmap(one)(jnp.arange(count))
 
 
 @pytree("instances")
