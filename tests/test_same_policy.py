@@ -1,4 +1,4 @@
-"""What is evaluated is what is played: every policy, one decision at a time, in batches, and with delays.
+"""What is evaluated is what is played: policies without contexts, one by one, in batches, and with delays.
 
 A player in NumPy plays as many tests as a few seconds allow; the evaluation plays many. With |z| < 4 and
 some 70 comparisons at fixed seeds, a true statement would be refused once in 200 choices of seeds.
@@ -8,7 +8,7 @@ import zlib
 
 import numpy as np
 import pytest
-from every_policy import learned
+from every_policy import CONTEXTUAL, learned
 
 import gradband as gb
 from gradband.play.playable import as_playable
@@ -55,7 +55,7 @@ def compared(name, batch, late=False):
     return (np.mean(rewards) - wanted) / se
 
 
-ONE_BY_ONE = [name for name in gb.policies.POLICIES if name != "dqn"]
+ONE_BY_ONE = [name for name in gb.policies.POLICIES if name not in ("dqn", *CONTEXTUAL)]
 IN_BATCHES = [name for name in ONE_BY_ONE if gb.policies.POLICIES[name].batches]
 QUICK = ("softelim", "exp3", "index", "ts", "split")
 CASES = [(name, batch) for batch in (4, 7, 25, 200) for name in IN_BATCHES]
