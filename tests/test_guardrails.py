@@ -213,7 +213,7 @@ def test_they_are_part_of_a_problem(tmp_path):
     assert problems.parse(problem.describe()).guardrails == problem.guardrails
     for wrong, words in (
         ({}, "need a floor"),
-        ({"floor": 0.4}, "would need 1.2 of the pulls"),
+        ({"floor": 0.4}, "sum to 1.2"),
         ({"floor": 0.2, "cap": 0.1}, "cannot exceed the cap"),
         ({"floor": 0.1, "control": 3}, "arms 0 to 2, not 3"),
         ({"floors": 0.1}, "guardrails must be a table"),

@@ -106,7 +106,7 @@ def price_of_guardrails(
     """
     problem = as_problem(problem)
     if problem.guardrails is None:
-        raise InputError("this problem has no guardrails, so there is no price to pay for them")
+        raise InputError("this problem has no guardrails, so they have no price")
     given: dict[str, Any] = {"instances": instances, "seed": seed, "progress": progress, **where}
     within = evaluate({"within guardrails": policy}, problem, **given).rows[0]
     free = problem.replace(guardrails=None)

@@ -27,18 +27,18 @@ def segment_weights(
     state: dict[str, Any] | None = None,
     trust: Trust | None = None,
 ) -> dict[str, dict[str, float]]:
-    """The share of each arm in each segment, by name: what a player would decide there next.
+    """The share of each arm in each segment: its probability in a player's next decision there.
 
     Args:
         policy: A policy file, what `gb.learn` returned, or a bound policy with contexts.
         segments: The context of each segment by its name, as for `Player.select`: features of the arms
             [K, d], or of the visitors [d].
-        journal: The journal of a player, which may be in use; it is only read.
+        journal: The journal of a player. It is only read, and may be in use.
         state: What `Player.state` returned, in place of a journal.
         trust: For a policy file with a class of your own: the class, or the Python file that has it.
     """
     if (journal is None) == (state is None):
-        raise InputError("shares by segment need the journal or the state of a player, and not both")
+        raise InputError("shares by segment need either the journal or the state of a player")
     if not isinstance(segments, Mapping) or not segments or not all(isinstance(s, str) for s in segments):
         raise InputError(f"segments must be contexts by name, not {shown(segments)}")
     player = Player(as_playable(policy, trust))

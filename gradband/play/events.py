@@ -1,4 +1,4 @@
-"""Checks of recorded events, which come from files, before a player repeats them."""
+"""Checks recorded events, which come from files, before a player replays them."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -76,7 +76,7 @@ def read(data: Any, columns: Columns, context: tuple[str, ...]) -> ContextRows:
             names.append(label)
             features.append(values)
     if len(names) > MOST_FEATURES:
-        raise InputError(f"there may be {MOST_FEATURES - 1} features, not {len(names) - 1}")
+        raise InputError(f"there may be at most {MOST_FEATURES - 1} features, not {len(names) - 1}")
     order = np.argsort(experiment, kind="stable")
     starts = np.concatenate([[0], np.cumsum(np.bincount(experiment))])
     found = ContextRows(
@@ -98,7 +98,7 @@ def _checked(found: ContextRows) -> ContextRows:
     if len(found) < FEWEST:
         raise InputError(f"{len(found)} experiments with at least two arms are too few to learn from")
     if found.sizes.max() > MOST_ROWS:
-        what = f"an experiment has {found.sizes.max()} rows, and {MOST_ROWS} are allowed"
+        what = f"an experiment has {found.sizes.max()} rows, but at most {MOST_ROWS} are allowed"
         raise InputError(f"{what}: add up the pulls of visitors who are alike")
     spread = found.features[:, 1:].std(0)
     scaled = (found.features[:, 1:] - found.features[:, 1:].mean(0)) / np.where(spread > 0, spread, 1)

@@ -84,7 +84,7 @@ class GeometricDelay(Delay):
 class MeasuredDelay(Delay):
     """Shares of rewards that were observed within some numbers of pulls; in between, shares rise evenly.
 
-    What is missing from 1 at the end never arrives.
+    If the last share is below 1, the rest never arrives.
 
     >>> MeasuredDelay(pulls=(100, 1000), shares=(0.5, 0.9)).within(np.array([50.0, 100.0, 5000.0])).tolist()
     [0.25, 0.5, 0.9]

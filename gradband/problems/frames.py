@@ -1,7 +1,7 @@
 """Tables from anywhere as columns of Polars: data frames, relations, arrays, CSV and Parquet files.
 
-Whatever a table comes from, its columns then have the same values and the same missing ones, so that fits
-and errors are the same.
+Wherever a table comes from, its columns have the same values and the same missing values, so that fits and
+errors are the same.
 """
 
 import dataclasses

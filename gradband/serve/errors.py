@@ -1,8 +1,8 @@
-"""What the service answers if a request cannot be done: a status and one sentence."""
+"""How the service refuses a request: a status and one sentence."""
 
 
 class RefusalError(Exception):
-    """A request that is refused, with its HTTP status."""
+    """A refused request, with its HTTP status."""
 
     status = 400
 
@@ -36,7 +36,7 @@ class TooSlowError(RefusalError):
 
 
 class ConflictError(RefusalError):
-    """Something that contradicts what was done before."""
+    """A request that conflicts with an earlier one."""
 
     status = 409
 

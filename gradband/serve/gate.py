@@ -159,46 +159,42 @@ async def reward(service: Service, key: str, body: Any) -> Any:
 
 
 def check_context(given: Any) -> None:
-    """Raises an error unless these are lists of numbers, also if a decision is only repeated."""
+    """Raises an error unless these are lists of numbers, even if a decision is only repeated."""
     rows = list(given.values()) if isinstance(given, dict) else given
     if isinstance(given, list) and set(map(type, given)) <= NUMBERS:
         return
     if not isinstance(rows, list) or not all(
         type(x) is list and set(map(type, x)) <= NUMBERS for x in rows
     ):
-        raise InvalidError(f"a context must be numbers, in lists of the same length, not {shown(given)}")
+        raise InvalidError(f"a context must be numbers, in lists of equal length, not {shown(given)}")
 
 
 ROUTES = {"decide": decide, "reward": reward}
 
 
 def known(body: Any, *names: str) -> None:
-    """Raises an error unless the body is an object with these names alone."""
+    """Raises an error unless the body is an object with no other keys than these."""
     if not isinstance(body, dict):
         raise InvalidError(f"the body must be an object, not {shown(body)}")
     for name in body:
         if name not in names:
-            raise InvalidError(f"there is no {shown(name)} here: known are {', '.join(names)}")
+            raise InvalidError(f"unknown key {shown(name)}: the keys are {', '.join(names)}")
 
 
 async def read_body(headers: dict[bytes, bytes], receive: Receive, most: int, json: bool = True) -> bytes:
-    """The body of a request, if it is small enough and comes soon enough."""
+    """The body of a request, if it is small enough and arrives in time."""
     length = headers.get(b"content-length", b"0")
-    if length.isdigit() and int(length) > most:
-        raise TooLargeError(f"a body may have {most} bytes here")
-    message = await _next(receive)
-    body = message.get("body", b"")
-    if message.get("more_body"):
-        parts, size = [body], len(body)
-        while message.get("more_body"):
-            message = await _next(receive)
-            parts.append(message.get("body", b""))
-            size += len(parts[-1])
-            if size > most:
-                raise TooLargeError(f"a body may have {most} bytes here")
-        body = b"".join(parts)
-    if len(body) > most:
-        raise TooLargeError(f"a body may have {most} bytes here")
+    claimed = int(length) if length.isdigit() else 0
+    parts: list[bytes] = []
+    size, more = 0, True
+    while more and max(claimed, size) <= most:
+        message = await _next(receive)
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        more = message.get("more_body", False)
+    if max(claimed, size) > most:
+        raise TooLargeError(f"a body may have at most {most} bytes here")
+    body = b"".join(parts)
     if json and body and b"json" not in headers.get(b"content-type", b"").lower():
         raise UnsupportedError("the body must be JSON, with Content-Type: application/json")
     return body
@@ -213,7 +209,7 @@ async def _next(receive: Receive) -> Message:
 
 
 def parse(body: bytes) -> Any:
-    """JSON; no body, or null, stands for an empty object."""
+    """JSON; no body, or null, means an empty object."""
     try:
         found = orjson.loads(body or b"{}")
         return {} if found is None else found

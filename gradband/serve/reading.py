@@ -1,4 +1,4 @@
-"""What is read from the database beside the turns: lists of tests and policies, reports."""
+"""Reads lists of tests and policies from the database, outside of turns."""
 
 import json
 from typing import Any

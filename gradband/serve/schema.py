@@ -33,7 +33,7 @@ def migrate(cursor: Cursor, clustered: str = "") -> list[int]:
     have, known = int(row[0] or 0), steps()
     if have > max(known):
         raise InputError(
-            f"the database has the schema {have}, and this gradband knows {max(known)}: upgrade gradband"
+            f"the database has schema {have}, but this gradband knows only {max(known)}: upgrade gradband"
         )
     missing = [number for number in sorted(known) if number > have]
     for number in missing:

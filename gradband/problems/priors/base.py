@@ -123,7 +123,7 @@ class Prior:
         return self.rewards.sums(key, pulls, self.described(instance, t))
 
     def fresh(self) -> "Prior":
-        """The prior to evaluate on: itself, as new keys give new instances."""
+        """The prior to evaluate on: itself, since new keys give new instances."""
         return self
 
     def check_horizon(self, horizon: int) -> None:
@@ -136,11 +136,9 @@ class Prior:
     def stays(self, what: str) -> None:
         """Raises an error if there are contexts or means move, which `what` does not support."""
         if self.contextual:
-            raise InputError(
-                f"{what} knows no contexts, and those of this problem decide what arms are worth"
-            )
+            raise InputError(f"{what} does not support contexts, which this problem has")
         if self.moves:
-            raise InputError(f"{what} needs means that stay the same, and those of this prior move")
+            raise InputError(f"{what} needs means that stay the same, but those of this prior move")
 
     @classmethod
     def keys(cls) -> tuple[tuple[str, ...], tuple[str, ...]]:
