@@ -219,7 +219,7 @@ def test_other_sizes_are_refused(given, told):
 
 def test_other_priors_and_policies_are_refused():
     finite = gb.Problem(gb.priors.Finite([[0.2, 0.4]]), 20)
-    with pytest.raises(gb.InputError, match="this finite prior is for 2 arms, and cannot have 3"):
+    with pytest.raises(gb.InputError, match="this finite prior has 2 arms, and cannot have 3"):
         plan(finite, arms=[3], policy="softelim")
     bound = gb.policies.DQN(hidden=4).bind(2, 20)
     fixed = Learned(bound, _zeros(bound), {}, {})

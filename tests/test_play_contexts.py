@@ -250,7 +250,7 @@ def test_hostile_journals_are_refused(tmp_path):
         with pytest.raises(gb.InputError, match="line 2: "):
             Player(playable, journal=path)
     softelim = Playable(SoftElim().bind(ARMS, 100), {"theta": np.array(1.0)})
-    with pytest.raises(gb.InputError, match="is no context of softelim"):
+    with pytest.raises(gb.InputError, match="is not a context for softelim"):
         check_event(Player(softelim), event)
 
 

@@ -229,7 +229,7 @@ def test_payloads_are_what_the_systems_take():
         assert abs(variant["rollout_percentage"] - 100 * share) < 0.125
     with pytest.raises(gb.InputError, match="unknown system 'unlash': did you mean 'unleash'"):
         flags.payload("unlash", "colours", names, shares)
-    with pytest.raises(gb.InputError, match="2 names for 3 arms"):
+    with pytest.raises(gb.InputError, match="3 arms, but 2 names"):
         flags.payload("unleash", "colours", names[:2], shares)
 
 

@@ -42,7 +42,7 @@ def bernoulli(a: np.ndarray, b: np.ndarray, rounds: int, afterwards: int, second
         most = int(np.clip(seconds / 4 / (rounds**3 / 6 * 6e-9 * len(arms.counts)), 100, 1000))
         priced = prices.best_prices(arms.shapes, arms.counts, rounds, most)
     left = max(seconds - (time.perf_counter() - began), seconds / 2)  # not less, though code be compiled
-    ahead = arms.rounds_ahead(rounds, afterwards, 0.6 * left)
+    ahead = arms.rounds_ahead(rounds, 0.6 * left)
     found = arms.bound(rounds, afterwards, ahead, 0.4 * left, None if priced is None else priced[0])
     if priced is not None and priced[1] < found.reward:
         return Upper(priced[1], "a price per round")
@@ -57,7 +57,7 @@ class Arms:
         self.shapes, self.counts = stopping.kinds_of(self.a, self.b)
         self.workers = resources.cores()
 
-    def rounds_ahead(self, rounds: int, afterwards: int, seconds: float) -> int:
+    def rounds_ahead(self, rounds: int, seconds: float) -> int:
         """How many rounds can be looked ahead, given the time and the memory."""
         free = resources.free_memory() or 4 << 30
         if len(self.a) == 2:

@@ -11,6 +11,7 @@ from gradband.core.errors import InputError, shown
 from gradband.play.journal_lines import Reader
 from gradband.play.playable import Playable, as_playable
 from gradband.play.player import Player
+from gradband.play.segments import open_to_read
 from gradband.policies import Policy
 from gradband.policies.own import Trust
 
@@ -70,13 +71,8 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
 
 def _read(path: Path, player: Player) -> None:
     """Brings a new player to the end of a journal."""
-    if not path.is_file():
-        raise InputError(f"there is no journal {path}")
-    try:
-        with path.open("rb") as file:
-            found = Reader(file, str(path), player)
-            found.read_all()
-    except OSError as error:
-        raise InputError(f"cannot read the journal {path}: {error.strerror}") from None
+    with open_to_read(path) as file:
+        found = Reader(file, str(path), player)
+        found.read_all()
     if not found.end:
         raise InputError(f"{path} is empty: this is not a gradband journal")

@@ -77,6 +77,16 @@ def check_line(line: bytes, before: int) -> tuple[Any, int]:
         raise InputError("this is not JSON") from None
 
 
+def check_header(found: Any) -> int:
+    """The version of a journal, from the first line of a file."""
+    if not isinstance(found, dict) or found.get("format") != "gradband-journal":
+        raise InputError("this is not a gradband journal")
+    version = found.get("version", 0)
+    if version not in (1, VERSION) or isinstance(version, bool):
+        raise InputError(f"the journal has the version {shown(version)}, not {VERSION} or 1")
+    return int(version)
+
+
 class Reader:
     """Reads a file of a journal into a player, line by line."""
 
@@ -127,12 +137,7 @@ class Reader:
         self.dropped = len(line)
 
     def _read_header(self, found: Any) -> None:
-        player = self.player
-        if not isinstance(found, dict) or found.get("format") != "gradband-journal":
-            raise InputError("this is not a gradband journal")
-        self.version = found.get("version", 0)
-        if self.version not in (1, VERSION) or isinstance(self.version, bool):
-            raise InputError(f"the journal has the version {shown(self.version)}, not {VERSION}")
+        player, self.version = self.player, check_header(found)
         if found.get("fingerprint") != player.playable.fingerprint:
             self._find_policy(found)
         seed = checks.check_count("seed", found.get("seed"))

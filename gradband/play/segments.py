@@ -9,6 +9,7 @@ import contextlib
 import os
 import re
 from pathlib import Path
+from typing import IO
 
 from gradband.core.errors import InputError
 from gradband.core.files import sync_folder, write_all
@@ -31,6 +32,18 @@ def open_current(path: Path) -> int:
             os.close(file)
             raise
         os.close(file)  # whoever had it open has started a new file meanwhile
+
+
+def open_to_read(path: Path) -> IO[bytes]:
+    """Opens a file of a journal that may be in use."""
+    if not path.exists():
+        raise InputError(f"there is no journal {path}")
+    if not path.is_file():
+        raise InputError(f"the journal {path} is not a file")
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise InputError(f"cannot open the journal {path}: {error.strerror}") from None
 
 
 def start_next(path: Path, file: int, number: int, data: bytes) -> int:

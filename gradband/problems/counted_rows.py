@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     import polars
 
 
-SHOWN = 5  # rows that an error lists
 FEW_TYPOS = 0.05  # of the rewards other than 0: if so few are not 1, they are errors
 MANY_ZEROS = 0.2  # of the rewards: with fewer, revenue has no model of who buys
 
@@ -160,11 +159,10 @@ class Rows:
 
     def _listed(self, found: np.ndarray, what: str) -> str:
         """How many rows have something, and which."""
-        named = [str(row) for row in self.rows[found[:SHOWN]]]
+        named = [str(row) for row in self.rows[found[: frames.SHOWN]]]
         if self.arm_of_row is not None:
             named = [f"{row} {self.arm_of_row[int(i)]}" for row, i in zip(named, found, strict=False)]
-        listed = ", ".join(named) + (", …" if len(found) > SHOWN else "")
-        return f"{len(found)} {'row has' if len(found) == 1 else 'rows have'} {what} ({listed})"
+        return frames.list_rows(named, len(found), what)
 
     def _refuse_fractions(self, name: str, values: np.ndarray) -> None:
         """Raises an error for rates or percentages: they concern the whole file, not single rows."""

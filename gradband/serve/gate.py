@@ -71,14 +71,12 @@ class Gate:
                 status, answer = 405, {"error": "this route takes POST"}
             else:
                 found = dict(scope["headers"])
-                authorization = found.get(b"authorization", b"").decode("latin-1")
+                await self.service.admit(found.get(b"authorization", b"").decode("latin-1"), "decide")
                 if route in ("flag", "flags"):
-                    await self.service.admit(authorization, "decide")
                     body = await read_body(found, receive, LARGEST_BODY)
                     status, answer, more = await ofrep.evaluate(self.service, key, body, found)
                     headers += more
                 else:
-                    await self.service.admit(authorization, "decide")
                     most = LARGEST_DECISION if route == "decide" else LARGEST_BODY
                     body = parse(await read_body(found, receive, most))
                     status, answer = 200, await ROUTES[route](self.service, check_key(key), body)
@@ -88,10 +86,7 @@ class Gate:
         except Exception:
             log.exception("a request failed", extra={"route": route})
             status, answer = 500, {"error": "the service failed: its log has the reason"}
-        body = b"" if answer is None else orjson.dumps(answer)
-        headers.append((b"content-length", b"%d" % len(body)))
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+        await answer_json(send, status, answer, headers)
         return status
 
     async def _slow(self, scope: Message, receive: Receive, send: Send) -> int:
@@ -113,10 +108,7 @@ class Gate:
             )
         except RefusalError as error:
             status, answer, headers = explain(error)
-            data = orjson.dumps(answer)
-            headers += [JSON, (b"content-length", b"%d" % len(data))]
-            await note({"type": "http.response.start", "status": status, "headers": headers})
-            await send({"type": "http.response.body", "body": data})
+            await answer_json(note, status, answer, [*headers, JSON])
             return status
         given = False
 
@@ -129,6 +121,14 @@ class Gate:
 
         await self.app(scope, receive_again, note)
         return status
+
+
+async def answer_json(send: Send, status: int, answer: Any, headers: Headers) -> None:
+    """Sends an answer, which is empty if None."""
+    body = b"" if answer is None else orjson.dumps(answer)
+    headers = [*headers, (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
 
 
 async def decide(service: Service, key: str, body: Any) -> Any:

@@ -101,8 +101,8 @@ class Ledger:
     def begin_with(self, state: Any) -> None:
         """Begins in the middle of a test, with the arms that a player's state says.
 
-        Decisions that were open then never count: those of them that had a reward by then are not known any
-        more, so the others are no fair sample.
+        Decisions that were open then never count: those of them that got rewards meanwhile are lost, so the
+        others would be a biased sample.
         """
         active = state.get("active") if isinstance(state, dict) else None
         if not isinstance(active, list):
@@ -121,7 +121,7 @@ class Ledger:
         """The report on everything that counts by `now`, in seconds since 1970.
 
         Args:
-            now: By default, or if it is earlier, the time of the last event.
+            now: At least the time of the last event, which is also the default.
             confidence: Of all intervals and of the advice.
             tolerance: A difference in reward per decision that does not matter to you.
         """
@@ -186,8 +186,8 @@ class Ledger:
             reward = _numbers("sums", event.get("sums"), len(made.pulls))
             if any(not 0 <= ones <= pulls for ones, pulls in zip(reward, made.pulls, strict=True)):
                 raise InputError(
-                    "a report needs the rewards of a batch to be 0 and 1, so a sum must be at most the "
-                    "number of pulls: other rewards can be reported one by one"
+                    "in a report, rewards of a batch must be 0 or 1, so no sum may exceed the number of "
+                    "pulls: send other rewards one by one"
                 )
         self._finish(str(id), made, reward)
 

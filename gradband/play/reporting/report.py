@@ -1,4 +1,4 @@
-"""The report on a test: who leads, by how much, and whether one may stop."""
+"""The report on a test: who leads, by how much, and whether you may stop."""
 
 import csv
 import dataclasses
@@ -57,8 +57,7 @@ class Arm:
         return math.nan if self.naive is None else self.naive
 
     def as_dict(self) -> dict[str, Any]:
-        found = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return found | {"estimate": None if self.estimate is None else vars(self.estimate)}
+        return vars(self) | {"estimate": None if self.estimate is None else vars(self.estimate)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +74,7 @@ class Report:
     counted: int
     waiting: int  # decisions that don't count yet
     defaults: int  # decisions that count with the default reward
-    late: int  # rewards that came too late, and are ignored
+    late: int  # rewards that came too late and are ignored
     wait: float | None
     rewards: str  # "0 or 1", "in [0, 1]" or "any"
     allocation: Allocation  # of all decisions
@@ -91,10 +90,10 @@ class Report:
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, as JSON can hold it: numbers that cannot be computed are null."""
-        found = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        found = vars(self) | {"arms": [arm.as_dict() for arm in self.arms]}
         for name in ("allocation", "feedback", "value"):
             found[name] = None if found[name] is None else found[name].as_dict()
-        plain: dict[str, Any] = finite(found | {"arms": [arm.as_dict() for arm in self.arms]})
+        plain: dict[str, Any] = finite(found)
         return plain
 
     def to_csv(self) -> str:
@@ -151,17 +150,17 @@ def report(
     confidence: float = 0.95,
     tolerance: float = 0.0,
 ) -> Report:
-    """Who leads a test, by how much, and whether one may stop.
+    """Reports who leads a test, by how much, and whether you may stop.
 
     Args:
-        test: The journal of a player; or its events in their order, as its `record` got them; or a ledger.
-        arms: The number of arms at first, if `test` has events of single decisions without `ps`.
-        labels: The arms' names, if `test` has events. A journal knows them.
+        test: The journal of a player; or its events in order, as its `record` got them; or a ledger.
+        arms: The initial number of arms, if `test` has events without probabilities of all arms (`ps`).
+        labels: Names of the arms, if `test` has events. A journal knows them.
         wait: If `test` has events: seconds after which a decision counts, with the reward that it has by
             then or the default. Without it a decision counts when its reward comes. A journal knows it.
         default: The reward of a decision without one, with `wait`.
-        now: Which decisions are older than `wait`: by this time, in seconds since 1970. By default that of
-            the last event.
+        now: The time of the report in seconds since 1970, which decides who has waited for `wait`. By
+            default the time of the last event.
         confidence: Of all intervals and of the advice.
         tolerance: A difference in reward per decision that does not matter to you: the advice is to stop
             as soon as no arm can be better by more.
@@ -179,7 +178,7 @@ def report(
 
 
 def _arms(events: list[Event]) -> int:
-    """The number of arms at first, as the first event says that lists them all."""
+    """The initial number of arms, from the first event that lists them all."""
     for event in events:
         listed = event.get("ps", event.get("arms")) if isinstance(event, dict) else None
         if isinstance(listed, list):
@@ -316,7 +315,7 @@ def _series(ledger: Ledger) -> dict[str, Any]:
 
 
 def _notes(ledger: Ledger) -> list[str]:
-    """What to know before one reads the numbers."""
+    """What readers of the numbers should know."""
     notes = [BIAS]
     if ledger.contexts:
         notes.append(CONTEXTS)
