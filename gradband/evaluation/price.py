@@ -44,7 +44,6 @@ class Price(Result):
         return Mean(100 * lost, Mean.of(100 / base * ((1 - lost) * self.without - self.within)).se)
 
     def in_words(self) -> str:
-        """The price in a sentence."""
         rails = ", ".join(f"{name} {value:g}" for name, value in self.guardrails.items())
         price, percent = self.per_thousand, self.percent
         other = "learned and played" if self.learned_without else "played"

@@ -81,18 +81,21 @@ class Journal(AbstractContextManager["Journal"]):
     def commit(self, appended: int | None = None) -> None:
         """Returns when all lines, or the first `appended` of them, are on disk."""
         with self._lock:
-            wanted = self.appended if appended is None else appended
-            while self._on_disk < wanted:
-                self.need_writable()
-                if self._writing:
-                    self._written.wait()
-                else:
-                    self._write()
+            self._write_up_to(self.appended if appended is None else appended)
         player = self._player()
         if player is not None:
             every = player.settings.compact_every
             if self.due or (every is not None and self._tail >= every):
                 self._compact_if_possible(player)
+
+    def _write_up_to(self, appended: int) -> None:
+        """Returns when so many lines are on disk. The caller holds the lock."""
+        while self._on_disk < appended:
+            self.need_writable()
+            if self._writing:
+                self._written.wait()
+            else:
+                self._write()
 
     def _write(self) -> None:
         """Writes all waiting lines, and releases the lock meanwhile."""
@@ -121,12 +124,7 @@ class Journal(AbstractContextManager["Journal"]):
         if player is None:
             raise InputError(f"the player of the journal {self.path} no longer exists")
         with player.lock, self._lock:  # in this order, as everywhere
-            while self._writing or self._waiting:
-                self.need_writable()
-                if self._writing:
-                    self._written.wait()
-                else:
-                    self._write()
+            self._write_up_to(self.appended)
             self.need_writable()
             if player.told - self._before != self.events:
                 raise InputError(f"the journal {self.path} does not have all events of its player")

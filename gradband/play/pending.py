@@ -29,7 +29,6 @@ class Pending:
         self._queue: deque[tuple[float, str]] = deque()  # open decisions by age, and some that were open
 
     def add(self, decision: Event) -> None:
-        """Adds a new decision."""
         id = decision["id"]
         self.open[id] = decision
         self.made += 1

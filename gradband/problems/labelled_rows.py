@@ -73,7 +73,6 @@ def _of_array(features: np.ndarray, label: Any) -> tuple[dict[str, Any], str]:
 
 
 def _wanted(columns: Any, known: tuple[str, ...], label: str) -> tuple[str, ...]:
-    """The columns with features."""
     if not isinstance(columns, list | tuple) or not all(isinstance(name, str) for name in columns):
         raise InputError(f"features must be a list of columns, not {shown(columns)}")
     wanted = tuple(columns) or tuple(name for name in known if name != label)
