@@ -11,6 +11,7 @@ import numpy as np
 
 from gradband.core import resources
 from gradband.solvers import logit_arm, lookahead, normal_arm, prices, product_form, stopping
+from gradband.solvers.layout import code, states_up_to
 
 COARSE, CELLS, FINE = 60, 256, 1024  # cells: to place the others, with lookahead, without it
 PER_STATE = 1.2e-10  # seconds per state and charge of a pass
@@ -114,15 +115,14 @@ class Arms:
     def _certain(self, ahead: int, matters: bool) -> tuple[np.ndarray, np.ndarray]:
         """Charges and e of states in the end, where an arm is worth its mean: J = m (p − λ)⁺."""
         if not matters:
-            return np.array([0.0, 1.0]), np.zeros((len(self.counts), stopping.code(ahead + 1, 0), 1))
+            return np.array([0.0, 1.0]), np.zeros((len(self.counts), code(ahead + 1, 0), 1))
         means = self.means(ahead)
         charges = np.unique(np.append(means, [0.0, 1.0]))
         return charges, (means[..., None] <= charges[:-1]).astype(float)
 
     def means(self, most: int) -> np.ndarray:
         """Posterior means of each kind's states with up to so many pulls, [kinds, states]."""
-        pulls = np.concatenate([np.full(t + 1, t) for t in range(most + 1)])
-        ones = np.concatenate([np.arange(t + 1) for t in range(most + 1)])
+        pulls, ones = states_up_to(most)
         return (self.shapes[:, :1] + ones) / (self.shapes.sum(1)[:, None] + pulls)
 
     def _priced(self, priced: np.ndarray | None, ahead: int, codes: int) -> tuple[float, np.ndarray]:
@@ -144,7 +144,7 @@ class Arms:
         charges = self.grid(left, BATCH_CELLS)
         depth = stopping.reach(left, batch, seconds / PER_STATE / len(self.counts), BATCH_CELLS)
         found = self.advantages(left, batch, charges, depth)
-        starts = [stopping.code(b, 0) for b in range(batch + 1)]
+        starts = [code(b, 0) for b in range(batch + 1)]
         logs = []
         for shape, mine in zip(self.shapes, found, strict=True):
             mean = np.add.reduceat(
@@ -166,8 +166,7 @@ def chances(a: float, b: float, most: int) -> np.ndarray:
     """P(s ones in N pulls) of an arm with a Beta(a, b) mean, for up to so many pulls, by code."""
     from scipy.special import betaln, gammaln  # take a while to import
 
-    pulls = np.concatenate([np.full(t + 1, float(t)) for t in range(most + 1)])
-    ones = np.concatenate([np.arange(t + 1.0) for t in range(most + 1)])
+    pulls, ones = states_up_to(most)
     choose = gammaln(pulls + 1) - gammaln(ones + 1) - gammaln(pulls - ones + 1)
     return np.exp(choose + betaln(a + ones, b + pulls - ones) - betaln(a, b))
 

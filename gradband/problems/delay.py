@@ -107,7 +107,7 @@ class MeasuredDelay(Delay):
             set_fields(self, **{name: found})
         if len(self.pulls) != len(self.shares):
             raise InputError(
-                f"delay has {len(self.pulls)} pulls and {len(self.shares)} shares, not as many"
+                f"delay needs one share for each of its {len(self.pulls)} pulls, not {len(self.shares)}"
             )
         if (np.diff(self.pulls) <= 0).any() or (np.diff(self.shares) < 0).any():
             raise InputError("delay.pulls must rise, and delay.shares must not fall")

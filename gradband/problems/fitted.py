@@ -1,8 +1,7 @@
 """A problem from past experiments: a fitted prior, the usual numbers of arms and pulls, and warnings."""
 
 import dataclasses
-import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -15,7 +14,7 @@ from gradband.problems import past_experiments as past
 from gradband.problems.arrival_times import measure_delay
 from gradband.problems.delay import Delay
 from gradband.problems.design import Design, DesignSettings
-from gradband.problems.likelihood import FEW, Fit
+from gradband.problems.likelihood import FEW, LIKELIHOODS, Fit, FittedPriors
 from gradband.problems.past_experiments import USUAL, Columns, Experiments
 from gradband.problems.priors import Prior
 from gradband.problems.problem import Problem
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 PRIORS = ("pooled", "hierarchical", "varying", "mixture")
-LIKELIHOODS = "Log-likelihoods are means over held-out experiments."
 PRIORS_OF_REVENUE = revenue.GAUSSIAN + revenue.ZERO_INFLATED
 EXPERIMENTS_FILE = "experiments.safetensors"
 
@@ -85,7 +83,7 @@ class FittedProblem(Result):
         )
 
     @property
-    def priors(self) -> "FittedPriors":
+    def priors(self) -> FittedPriors:
         """All fitted priors with the likelihoods of held-out experiments, the best first."""
         return FittedPriors(self.fits)
 
@@ -166,56 +164,6 @@ class FittedProblem(Result):
         }
         files.write_text(paths["problem"], files.toml(written) + "\n")
         return {what: str(path) for what, path in paths.items()}
-
-
-@dataclasses.dataclass(frozen=True)
-class FittedPriors(Result):
-    """Priors that were fitted to the same experiments, the best on those held out first."""
-
-    fits: tuple[Fit, ...]
-
-    def __len__(self) -> int:
-        return len(self.fits)
-
-    def __iter__(self) -> Iterator[Fit]:
-        return iter(self.fits)
-
-    def __getitem__(self, which: int | str) -> Fit:
-        """A fit by its place or its name."""
-        if isinstance(which, int):
-            return self.fits[which]
-        for entry in self.fits:
-            if entry.name == which:
-                return entry
-        raise KeyError(which)
-
-    def __repr__(self) -> str:
-        return f"FittedPriors({', '.join(f'{entry.name} {entry.score}' for entry in self.fits)})"
-
-    def as_dict(self) -> dict[str, Any]:
-        """All fits, ready for JSON."""
-        return {"priors": [entry.as_dict(self.fits[0]) for entry in self.fits]}
-
-    def records(self) -> list[dict[str, Any]]:
-        """One row per prior; its numbers are columns, empty where a prior has no such number."""
-        names = list(dict.fromkeys(name for entry in self.fits for name in entry.numbers))
-        rows = []
-        for entry in self.fits:
-            row = {key: value for key, value in entry.as_dict(self.fits[0]).items() if key != "numbers"}
-            found = {name: entry.numbers.get(name) for name in names}
-            rows.append(row | {name: value and value.mean for name, value in found.items()})
-        return rows
-
-    def tables(self) -> list[TextTable]:
-        rows = []
-        for entry in self.fits:
-            row = entry.as_dict(self.fits[0])
-            numbers = ", ".join(f"{name} {value.mean:.4g}" for name, value in entry.numbers.items())
-            below = f"{row['below']:.3f}" if row["below"] else ""
-            se = f"{row['below_se']:.3f}" if row["below"] and math.isfinite(row["below_se"]) else ""
-            rows.append([entry.name, numbers, f"{row['log_likelihood']:.3f}", below, se])
-        columns = ["prior", "what it says", "log-likelihood", "below the best", "± se"]
-        return [TextTable("Fitted priors", columns, rows, LIKELIHOODS, texts=2)]
 
 
 def fit(

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Iterator, Sized
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from gradband.problems import priors
 from gradband.problems.past_experiments import Experiments
 
 MOST = 16.0  # of a logarithm: a + b up to nine million; likelihoods beyond that are rounding errors
+LIKELIHOODS = "Log-likelihoods are means over held-out experiments."
 FEW = 20  # experiments: with fewer, only simple priors are fitted
 Functions = dict[str, Callable[[np.ndarray], np.ndarray]]
 
@@ -60,6 +61,56 @@ class Fit(Result):
         rows = [[name, f"{value.mean:.4g}", f"{value.se:.2g}"] for name, value in self.numbers.items()]
         score = f"Log-likelihood of a held-out experiment: {self.score}."
         return [TextTable(f"{self.name} prior", ["", "value", "± se"], rows, score)]
+
+
+@dataclasses.dataclass(frozen=True)
+class FittedPriors(Result):
+    """Priors that were fitted to the same experiments, the best on those held out first."""
+
+    fits: tuple[Fit, ...]
+
+    def __len__(self) -> int:
+        return len(self.fits)
+
+    def __iter__(self) -> Iterator[Fit]:
+        return iter(self.fits)
+
+    def __getitem__(self, which: int | str) -> Fit:
+        """A fit by its place or its name."""
+        if isinstance(which, int):
+            return self.fits[which]
+        for entry in self.fits:
+            if entry.name == which:
+                return entry
+        raise KeyError(which)
+
+    def __repr__(self) -> str:
+        return f"FittedPriors({', '.join(f'{entry.name} {entry.score}' for entry in self.fits)})"
+
+    def as_dict(self) -> dict[str, Any]:
+        """All fits, ready for JSON."""
+        return {"priors": [entry.as_dict(self.fits[0]) for entry in self.fits]}
+
+    def records(self) -> list[dict[str, Any]]:
+        """One row per prior; its numbers are columns, empty where a prior has no such number."""
+        names = list(dict.fromkeys(name for entry in self.fits for name in entry.numbers))
+        rows = []
+        for entry in self.fits:
+            row = {key: value for key, value in entry.as_dict(self.fits[0]).items() if key != "numbers"}
+            found = {name: entry.numbers.get(name) for name in names}
+            rows.append(row | {name: value and value.mean for name, value in found.items()})
+        return rows
+
+    def tables(self) -> list[TextTable]:
+        rows = []
+        for entry in self.fits:
+            row = entry.as_dict(self.fits[0])
+            numbers = ", ".join(f"{name} {value.mean:.4g}" for name, value in entry.numbers.items())
+            below = f"{row['below']:.3f}" if row["below"] else ""
+            se = f"{row['below_se']:.3f}" if row["below"] and math.isfinite(row["below_se"]) else ""
+            rows.append([entry.name, numbers, f"{row['log_likelihood']:.3f}", below, se])
+        columns = ["prior", "what it says", "log-likelihood", "below the best", "± se"]
+        return [TextTable("Fitted priors", columns, rows, LIKELIHOODS, texts=2)]
 
 
 def mean_of(values: np.ndarray) -> Mean:

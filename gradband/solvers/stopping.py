@@ -15,15 +15,11 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from gradband.solvers.compiled import compiled
+from gradband.solvers.layout import code
 
 LANES = 32  # values of λ in one pass
 SLACK = 1e-12  # of m, by which J may be too low
 NEGLIGIBLE = 1e-13  # of m, what skipping changes at most
-
-
-def code(pulls: int, ones: int) -> int:
-    """The number of an arm's state."""
-    return pulls * (pulls + 1) // 2 + ones
 
 
 def advantages(
