@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     from gradband.evaluation.evaluate import Comparison, evaluate
     from gradband.evaluation.explain import Explanation, explain
     from gradband.evaluation.gain import Gain, gain
-    from gradband.evaluation.planning import Plan, plan
+    from gradband.evaluation.planned import Plan
+    from gradband.evaluation.planning import plan
     from gradband.evaluation.price import Price, price_of_guardrails
-    from gradband.evaluation.replaying import Replay, replay
+    from gradband.evaluation.replayed import Replay
+    from gradband.evaluation.replaying import replay
     from gradband.evaluation.standing import Standing, compare
     from gradband.evaluation.sweep import Sweep, sweep
     from gradband.gradient.baselines import Baseline
@@ -70,9 +72,9 @@ _HOMES = {
     "compare": "evaluation.standing",
     "Explanation": "evaluation.explain",
     "explain": "evaluation.explain",
-    "Plan": "evaluation.planning",
+    "Plan": "evaluation.planned",
     "plan": "evaluation.planning",
-    "Replay": "evaluation.replaying",
+    "Replay": "evaluation.replayed",
     "replay": "evaluation.replaying",
     "Price": "evaluation.price",
     "price_of_guardrails": "evaluation.price",

@@ -80,14 +80,14 @@ def test_a_file_beside_a_problem_file(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"age": [None, *range(59)]}, "1 row has no number in 'age': 1"),
-        ({"age": [float("nan"), *range(59)]}, "1 row has no number in 'age': 1"),
+        ({"age": [None, *range(59)]}, "1 row has no number in 'age' \\(1\\)"),
+        ({"age": [float("nan"), *range(59)]}, "1 row has no number in 'age' \\(1\\)"),
         ({"age": [*range(58), float("inf"), float("-inf")]}, "2 rows have no finite number in 'age'"),
-        ({"age": ["old"] * 60}, "text as columns of 0 and 1.*1, 2, 3, 4, 5, …"),
+        ({"age": ["old"] * 60}, "text must be columns of 0 and 1.*1, 2, 3, 4, 5, …"),
         ({"age": [7] * 60}, "'age' is the same in all training rows"),
         ({"age": [1, 2]}, "columns must be equally long"),
         ({"kind": ["red"] * 60}, "from 2 to 200 classes, but there are 1 in 60 rows"),
-        ({"kind": [None] + ["red", "blue"] * 29 + ["red"]}, "1 row has no class in 'kind': 1"),
+        ({"kind": [None] + ["red", "blue"] * 29 + ["red"]}, "1 row has no class in 'kind' \\(1\\)"),
     ],
 )
 def test_wrong_tables_are_refused(changes, words):

@@ -577,7 +577,7 @@ def test_arms_that_matter_have_priors_of_their_own(tmp_path, monkeypatch, capsys
         monkeypatch, capsys, path, "--arms-matter", "--prior", "pooled", "--out", tmp_path / "x"
     )
     assert code == 2
-    assert "does not apply where arms matter" in told
+    assert "can be chosen if arms matter" in told
 
 
 @pytest.mark.parametrize("count", [3, 8, 19])

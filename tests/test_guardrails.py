@@ -213,7 +213,7 @@ def test_they_are_part_of_a_problem(tmp_path):
     assert problems.parse(problem.describe()).guardrails == problem.guardrails
     for wrong, words in (
         ({}, "need a floor"),
-        ({"floor": 0.4}, "would need 1.2 of the pulls"),
+        ({"floor": 0.4}, "sum to 1.2"),
         ({"floor": 0.2, "cap": 0.1}, "cannot exceed the cap"),
         ({"floor": 0.1, "control": 3}, "arms 0 to 2, not 3"),
         ({"floors": 0.1}, "guardrails must be a table"),
@@ -224,7 +224,7 @@ def test_they_are_part_of_a_problem(tmp_path):
 
 
 def test_exact_answers_say_what_they_do_not_know():
-    with pytest.raises(gb.InputError, match="the optimum knows no guardrails"):
+    with pytest.raises(gb.InputError, match="the optimum does not support guardrails"):
         gb.exact.optimum(SMALL)
-    with pytest.raises(gb.InputError, match="exact evaluation knows no guardrails"):
+    with pytest.raises(gb.InputError, match="exact evaluation does not support guardrails"):
         gb.exact.by_counts("softelim", SMALL)

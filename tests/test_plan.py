@@ -13,7 +13,8 @@ import gradband as gb
 from gradband.cli.main import main
 from gradband.evaluation import planning
 from gradband.evaluation.endings import Endings, play_to_the_end, split_to_the_end
-from gradband.evaluation.planning import Cell, Plan, plan
+from gradband.evaluation.planned import Cell, Plan
+from gradband.evaluation.planning import plan
 from gradband.policies.policy_file import Learned
 
 pytestmark = pytest.mark.brief
@@ -218,11 +219,11 @@ def test_other_sizes_are_refused(given, told):
 
 def test_other_priors_and_policies_are_refused():
     finite = gb.Problem(gb.priors.Finite([[0.2, 0.4]]), 20)
-    with pytest.raises(gb.InputError, match="this finite prior is for 2 arms, and cannot be taken for 3"):
+    with pytest.raises(gb.InputError, match="this finite prior has 2 arms, and cannot have 3"):
         plan(finite, arms=[3], policy="softelim")
     bound = gb.policies.DQN(hidden=4).bind(2, 20)
     fixed = Learned(bound, _zeros(bound), {}, {})
-    with pytest.raises(gb.InputError, match="was learned for 2 arms, and the plan has 3"):
+    with pytest.raises(gb.InputError, match="was learned for 2 arms, but the plan has 3"):
         plan(gb.Problem(gb.priors.Beta(2), 20), arms=[3], policy=fixed)
 
 

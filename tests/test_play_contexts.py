@@ -112,7 +112,7 @@ WRONG = (
     (None, r"needs a context: features of the shape \[4, 3\]"),
     ([1.0, 2.0, 3.0], r"must have the shape \[4, 3\] .*, not \[3\]"),
     (np.ones((3, 3)), r"not \[3, 3\]"),
-    ([[1, 2, 3]] * 3 + [[1, 2]], "must be numbers, as many for each arm"),
+    ([[1, 2, 3]] * 3 + [[1, 2]], "must be numbers, equally many for each arm"),
     ([["1"] * 3] * 4, "must be numbers"),
     ([[None] * 3] * 4, "must be numbers"),
     ("red", "must be numbers"),
@@ -121,7 +121,7 @@ WRONG = (
     (np.full((4, 3), 1e39), "finite"),
     ([[10**400] * 3] * 4, "must be numbers"),
     ({"0": [1, 2, 3]}, "lacks features of the arm '1'"),
-    ({"pink": [1, 2, 3]}, "'pink', which is no arm"),
+    ({"pink": [1, 2, 3]}, "'pink', which is not an arm"),
 )
 
 
@@ -250,7 +250,7 @@ def test_hostile_journals_are_refused(tmp_path):
         with pytest.raises(gb.InputError, match="line 2: "):
             Player(playable, journal=path)
     softelim = Playable(SoftElim().bind(ARMS, 100), {"theta": np.array(1.0)})
-    with pytest.raises(gb.InputError, match="is no context of softelim"):
+    with pytest.raises(gb.InputError, match="is not a context for softelim"):
         check_event(Player(softelim), event)
 
 
@@ -264,9 +264,9 @@ def test_states_with_wrong_features_are_refused():
     for name in ("open", "finished"):
         for x in (None, "AAAA", "AADAfwAAwH8AAMB/", 3):
             (made,) = state[name]
-            with pytest.raises(gb.InputError, match="no features of an arm"):
+            with pytest.raises(gb.InputError, match="no features for"):
                 Player(linear()).restore(state | {name: [made | {"x": x}]})
-        with pytest.raises(gb.InputError, match="no features of an arm"):
+        with pytest.raises(gb.InputError, match="no features for"):
             Player(linear()).restore(state | {name: [made | {"xs": made["x"]}]})
     memory = state["memory"]
     for wrong in ({"mean": [0.0] * 4}, {"root": [[1.0] * 3] * 2}, {"rewards": 99}):
@@ -472,7 +472,7 @@ def test_shares_by_segment(tmp_path, capsys):
     assert set(json.loads(capsys.readouterr().out)) == {"phone", "desktop"}
     for words, says in (
         ([], "either COUNTS.csv or --segments"),
-        (run_weights, "need the journal or the state"),
+        (run_weights, "need either the journal or the state"),
         ([*run_weights, *kept, "--floor", "0.1"], "guardrails are those of the player"),
         (["counts.csv", "--state", str(state)], "are for --segments"),
         ([*run_weights, "--journal", str(tmp_path / "none")], "there is no journal"),

@@ -364,7 +364,7 @@ def test_beyond_the_horizon(files):
         if goes_on:
             assert player.probabilities().sum() == pytest.approx(1)
         else:
-            with pytest.raises(gb.InputError, match="60 rounds, which are over"):
+            with pytest.raises(gb.InputError, match="60 rounds, and all are played"):
                 player.select()
 
 

@@ -16,7 +16,8 @@ from gradband.core.statistics import clustered
 from gradband.evaluation import outside_results, replaying
 from gradband.evaluation.endings import play_to_the_end
 from gradband.evaluation.outside_results import Urns, from_rates, play
-from gradband.evaluation.replaying import DONE, EQUAL, Played, Trial, replay
+from gradband.evaluation.replayed import DONE, EQUAL, Played
+from gradband.evaluation.replaying import Trial, replay
 from gradband.policies import Counts, IndexNetwork, SoftElim, Uniform
 from gradband.problems.past_experiments import Experiments
 
@@ -193,7 +194,7 @@ def test_years_come_from_dates_or_not_at_all(past):
     rows = _columns(past) | {"day": [dates[i] for i in past.owner]}
     found = replaying._pulls_per_year(rows, "day", past)
     assert found == pytest.approx(past.pulls.sum() * 365.25 / 274), "from 1 January to 1 October"
-    with pytest.raises(gb.InputError, match="span 0 days: to say anything about a year, it takes 28"):
+    with pytest.raises(gb.InputError, match="span 0 days, but 28 are needed to say anything"):
         replaying._pulls_per_year(rows | {"day": ["2025-01-01"] * len(rows["arm"])}, "day", past)
     with pytest.raises(gb.InputError, match="must have a date in every row"):
         replaying._pulls_per_year(rows | {"day": ["soon"] * len(rows["arm"])}, "day", past)

@@ -386,7 +386,7 @@ def test_settings_that_do_not_belong_together_are_refused():
     for given, words in (
         ({"mean": "mean", "prior": "pooled"}, "a pooled prior is not for rewards of any size"),
         ({"prior": "zero-inflated"}, "a zero-inflated prior is not for rewards from 0 to 1"),
-        ({"unit": "€"}, "successes have no unit"),
+        ({"unit": "€"}, "successes have none"),
         ({"mean": "mean", "arms_matter": True}, "needs rewards from 0 to 1"),
         ({"mean": "revenue"}, "has no column 'revenue'"),
     ):

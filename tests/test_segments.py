@@ -211,7 +211,7 @@ def test_a_disk_without_room_for_a_snapshot_is_told(softelim, tmp_path, monkeypa
         with monkeypatch.context() as patch:
             patch.setattr(os, "link", lambda *words: (_ for _ in ()).throw(OSError(1, "Not permitted")))
             with pytest.warns(
-                UserWarning, match="cannot start a new file .* goes on in the file that it has"
+                UserWarning, match="cannot start a new file .* continues in its current file"
             ):
                 list(map(player.select, map(str, range(12))))
         assert player.journal.segment == 1

@@ -314,10 +314,10 @@ def test_tests_policies_and_arms_have_a_number(home, files, monkeypatch):
     monkeypatch.setattr(operations, "MOST_POLICIES", 1)
     policy = home.ok("GET", "/v1/tests/home")["policy"]
     spec = {"key": "other", "policy": policy, "arms": LABELS}
-    assert "as many as" in home.refused(409, "POST", "/v1/tests", spec)
+    assert "the most that" in home.refused(409, "POST", "/v1/tests", spec)
     home.ok("POST", "/v1/tests/home/arms", {"label": "gold"})
     assert "5 arms" in home.refused(409, "POST", "/v1/tests/home/arms", {"label": "silver"})
-    assert "as many as" in home.refused(409, "POST", "/v1/policies", files("ucb1").read_bytes())
+    assert "the most that" in home.refused(409, "POST", "/v1/policies", files("ucb1").read_bytes())
 
 
 @pytest.mark.parametrize(
@@ -328,7 +328,7 @@ def test_tests_policies_and_arms_have_a_number(home, files, monkeypatch):
         ("/v1/tests/home/decide", {"id": 3}, "id must be"),
         ("/v1/tests/home/decide", {"id": "#3"}, "must not start with #"),
         ("/v1/tests/home/decide", {"unit": []}, "unit must be"),
-        ("/v1/tests/home/decide", {"units": "x"}, "there is no 'units' here"),
+        ("/v1/tests/home/decide", {"units": "x"}, "unknown key 'units'"),
         ("/v1/tests/home/decide", [], "must be an object"),
         ("/v1/tests/home/decide", "x", "must be an object"),
         ("/v1/tests/home/reward", {}, "needs id"),

@@ -103,7 +103,7 @@ WRONG = (
     ([["1", "2", "3"]] * ARMS, "must be numbers"),
     ([[1e39, 0, 0]] * ARMS, "finite"),
     ([[]], "must have the shape"),
-    ({"pink": [1.0, 2.0, 3.0]}, "no arm of this test"),
+    ({"pink": [1.0, 2.0, 3.0]}, "not an arm of this test"),
     ({LABELS[0]: [1.0, 2.0, 3.0]}, "lacks features"),
     ("red", "must be numbers"),
     (17, "must be numbers"),

@@ -230,7 +230,7 @@ def test_arms_have_names(files):
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"arms": ["a"]}, "has 4 arms here, and 1 names"),
+        ({"arms": ["a"]}, "has 4 arms here, but 1 names"),
         ({"arms": ["a", "b", "c", "a"]}, "no two arms"),
         ({"arms": "abcd"}, "must be a list of names"),
         ({"arms": ["", "b", "c", "d"]}, "an arm's name must be"),
@@ -238,9 +238,9 @@ def test_arms_have_names(files):
         ({"wait": "soon"}, 'like "90s"'),
         ({"wait": 0}, "wait must be above 0"),
         ({"wait": -1}, "wait must be above 0"),
-        ({"floor": 0.3}, "would need 1.2 of the pulls"),
+        ({"floor": 0.3}, "sum to 1.2"),
         ({"floor": -0.1}, "floor must be a finite number in"),
-        ({"floor": 0.2, "control": 0, "control_share": 0.5}, "would need 1.1"),
+        ({"floor": 0.2, "control": 0, "control_share": 0.5}, "sum to 1.1"),
         ({"control_share": 0.5}, "control_share needs control"),
         ({"control": "red", "control_share": 0.5}, "control must be one of the arms, not 'red'"),
         ({"control": 4, "control_share": 0.5}, "control must be one of the arms, not 4"),
@@ -315,7 +315,7 @@ def test_what_is_finished_is_remembered_within_a_window(files):
     assert player.select(unit="u460").returning
     assert not player.select(unit="u440").returning
     assert not player.select("d1").returning  # long forgotten, so it is a new one
-    with pytest.raises(gb.InputError, match="or its default and left the window of 50"):
+    with pytest.raises(gb.InputError, match="or got its default and left the window of 50"):
         player.update("#1", 1)
     other = Player(files("uniform"))
     other.restore(json.loads(json.dumps(player.state())))

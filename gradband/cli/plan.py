@@ -11,7 +11,7 @@ from typer import Argument, Option
 from gradband.cli import options, shared, terminal
 
 if TYPE_CHECKING:
-    from gradband.evaluation.planning import Plan
+    from gradband.evaluation.planned import Plan
 
 
 def plan(

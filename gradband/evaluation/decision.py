@@ -141,7 +141,7 @@ def advise(situations: Iterable[Situation]) -> Advice:
     found = {entry.name: entry for entry in situations}
     held = found[HELD_OUT]
     if not held.conclusive:
-        few = f"only {held.experiments} tests were held out, and it takes at least {FEWEST} to conclude"
+        few = f"only {held.experiments} tests were held out, but at least {FEWEST} are needed to conclude"
         return Advice(CANT_TELL, f"{few} anything. Collect more past tests, and fit again.")
     rival = held.rival
     if held.gain(rival).mean < SURE * held.gain(rival).se:

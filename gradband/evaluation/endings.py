@@ -1,4 +1,4 @@
-"""How tests end: who was shown what, what came of it, and which arm is recommended."""
+"""How tests end: pulls and rewards of each arm, and the recommended arm."""
 
 import dataclasses
 from typing import Unpack

@@ -8,7 +8,8 @@ import numpy as np
 from gradband.core.figures import shortened, span
 
 if TYPE_CHECKING:
-    from gradband.evaluation.explain import Explanation, Maps
+    from gradband.evaluation.explain import Explanation
+    from gradband.evaluation.histories import Maps
 
 BLANK = "0.93"  # grey of empty cells
 

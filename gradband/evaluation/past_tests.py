@@ -11,7 +11,7 @@ from gradband.core.errors import InputError
 from gradband.evaluation import compare_with_defaults as gains
 from gradband.evaluation.played_out import means_of
 from gradband.problems import Problem, past_experiments, priors, shrinkage
-from gradband.problems.fitting import Fit
+from gradband.problems.likelihood import Fit
 from gradband.problems.past_experiments import Experiments
 
 

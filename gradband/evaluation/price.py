@@ -44,7 +44,6 @@ class Price(Result):
         return Mean(100 * lost, Mean.of(100 / base * ((1 - lost) * self.without - self.within)).se)
 
     def in_words(self) -> str:
-        """The price in a sentence."""
         rails = ", ".join(f"{name} {value:g}" for name, value in self.guardrails.items())
         price, percent = self.per_thousand, self.percent
         other = "learned and played" if self.learned_without else "played"
@@ -106,7 +105,7 @@ def price_of_guardrails(
     """
     problem = as_problem(problem)
     if problem.guardrails is None:
-        raise InputError("this problem has no guardrails, so there is no price to pay for them")
+        raise InputError("this problem has no guardrails, so they have no price")
     given: dict[str, Any] = {"instances": instances, "seed": seed, "progress": progress, **where}
     within = evaluate({"within guardrails": policy}, problem, **given).rows[0]
     free = problem.replace(guardrails=None)

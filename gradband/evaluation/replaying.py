@@ -1,12 +1,12 @@
 """What a policy would have gained in past experiments, each with its own arms and pulls.
 
-Twice, since each way has a weakness of its own:
+In two ways, since each has its own weakness:
 
 with a model     The means of an experiment's arms are drawn from their posterior, given its counts and a
                  fitted prior, which shrinks observed rates. The policy plays as many pulls as there were.
-without a model  An experiment's own pulls come again, drawn without replacement. That is a real test, but a
-                 shorter one: it has as many pulls as the experiment's least shown arm, so that the policy
-                 may show any arm as often as it likes.
+without a model  The experiment's own pulls are replayed, drawn without replacement. That is a real test,
+                 but a shorter one: it has as many pulls as the experiment's least pulled arm, so that the
+                 policy may pull any arm as often as it likes.
 """
 
 import dataclasses
@@ -18,13 +18,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradband import problems
-from gradband.core import figures
 from gradband.core import progress as progress_bars
 from gradband.core.errors import InputError, positive, whole
-from gradband.core.results import Result, TextTable
-from gradband.core.statistics import Mean
 from gradband.evaluation import compare_with_defaults
 from gradband.evaluation.outside_results import Urns, from_rates, play
+from gradband.evaluation.replayed import Played, Replay
 from gradband.policies import Policy
 from gradband.policies.given import Given, WithParams, resolve
 from gradband.problems import frames, priors, shrinkage
@@ -32,9 +30,8 @@ from gradband.problems import past_experiments as past
 from gradband.problems.past_experiments import Experiments
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    pass
 
-DONE, EQUAL = "what was done", "an equal split"
 MOST_ROUNDS = 200  # of a test; a longer one has larger batches
 PLAYED = 16_000  # tests in all, at least two per experiment and at most MOST_DRAWS
 MOST_DRAWS = 200
@@ -52,223 +49,6 @@ def rounds_of(totals: np.ndarray, pulls_per_round: int) -> np.ndarray:
     return np.where(number < rounds, totals // rounds + (number < totals % rounds), 0)
 
 
-@dataclasses.dataclass(frozen=True)
-class Played:
-    """Successes [E] of each experiment, on average over its draws: the policy's and those of two others."""
-
-    pulls: np.ndarray
-    ours: np.ndarray
-    done: np.ndarray
-    equal: np.ndarray
-
-    def base(self, over: str) -> np.ndarray:
-        """Successes [E] of `DONE` or `EQUAL`."""
-        return {DONE: self.done, EQUAL: self.equal}[over]
-
-    def total(self, over: str) -> Mean:
-        """Successes gained in all experiments."""
-        gains = self.ours - self.base(over)
-        return Mean(float(gains.sum()), len(gains) * Mean.of(gains).se)
-
-    def per_thousand(self, over: str) -> Mean:
-        """Successes gained per thousand pulls."""
-        return _ratio(1000 * (self.ours - self.base(over)), self.pulls)
-
-    def percent(self, over: str) -> Mean:
-        """Successes gained, in percent of those of the other."""
-        found = _ratio(self.ours, self.base(over))
-        return Mean(100 * (found.mean - 1), 100 * found.se)
-
-    def as_texts(self, name: str, over: str, yearly: Mean | None = None) -> list[str]:
-        """A row of a table: the gain in successes, per thousand pulls, in percent and per year."""
-        total, percent, each = self.total(over), self.percent(over), self.per_thousand(over)
-        low, high = percent.interval
-        row = [name, str(len(self.pulls)), f"{total.mean:+.0f} ± {total.se:.0f}"]
-        row += [f"{each.mean:+.3f} ± {each.se:.3f}", f"{percent.mean:+.2f} ({low:.2f} … {high:.2f})"]
-        return row if yearly is None else [*row, f"{yearly.mean:+.0f} ± {yearly.se:.0f}"]
-
-    def only(self, those: np.ndarray) -> "Played":
-        """Some of the experiments."""
-        return Played(*(getattr(self, field.name)[those] for field in dataclasses.fields(self)))
-
-    @classmethod
-    def join(cls, parts: "list[Played]", places: list[np.ndarray]) -> "Played":
-        """Parts of the experiments as one, each at its places."""
-        order = np.argsort(np.concatenate(places))
-        fields = (field.name for field in dataclasses.fields(cls))
-        return cls(*(np.concatenate([getattr(part, name) for part in parts])[order] for name in fields))
-
-
-def _ratio(above: np.ndarray, below: np.ndarray) -> Mean:
-    """A ratio of sums over experiments, with the error of a cluster sample."""
-    total = max(float(below.sum()), 1e-30)
-    ratio = float(above.sum()) / total
-    return Mean(ratio, len(above) * Mean.of(above - ratio * below).se / total)
-
-
-@dataclasses.dataclass(frozen=True, repr=False)
-class Replay(Result):
-    """What a policy would have gained in past experiments."""
-
-    experiments: Experiments
-    modelled: Played
-    """with posterior draws, on as many pulls as there were"""
-    real: Played | None
-    """without a model, on as many pulls as the least shown arm has, where that is possible"""
-    promised: Played | None
-    """posterior draws of these shorter tests, to compare with"""
-    fitted: np.ndarray | None
-    """which of the experiments [E] the prior was fitted to; None if that is unknown"""
-    left_out: int = 0
-    """experiments with another number of arms than the policy can play"""
-    per_year: float | None = None
-    """pulls per year"""
-    notes: tuple[str, ...] = ()
-    """what the replay does not play"""
-
-    @property
-    def check(self) -> Mean | None:
-        """Promised less real gain over an equal split, per thousand pulls of the shorter tests."""
-        if self.real is None or self.promised is None:
-            return None
-        gains = (self.promised.ours - self.promised.equal) - (self.real.ours - self.real.equal)
-        return _ratio(1000 * gains, self.real.pulls)
-
-    def yearly(self, over: str) -> Mean | None:
-        """Successes gained per year."""
-        if self.per_year is None:
-            return None
-        gain, scale = self.modelled.per_thousand(over), self.per_year / 1000
-        return Mean(scale * gain.mean, scale * gain.se)
-
-    def by_arms(self) -> dict[int, Played]:
-        """The experiments of each number of arms, if there are at least two."""
-        sizes = self.experiments.sizes
-        counts = {int(arms): sizes == arms for arms in np.unique(sizes)}
-        return {arms: self.modelled.only(those) for arms, those in counts.items() if those.sum() > 1}
-
-    def records(self) -> list[dict[str, Any]]:
-        """A row for each experiment."""
-        found, names = self.modelled, self.experiments.names
-        return [
-            {
-                "experiment": names[place] if names else str(place),
-                "arms": int(self.experiments.sizes[place]),
-                "pulls": int(found.pulls[place]),
-                "policy": float(found.ours[place]),
-                "done": float(found.done[place]),
-                "equal_split": float(found.equal[place]),
-                "gain_over_done": float(found.ours[place] - found.done[place]),
-                "gain_over_equal_split": float(found.ours[place] - found.equal[place]),
-                "fitted": None if self.fitted is None else bool(self.fitted[place]),
-            }
-            for place in range(len(self.experiments))
-        ]
-
-    def as_dict(self) -> dict[str, Any]:
-        """The output of `gradband replay --json`."""
-        check = self.check
-        return {
-            "experiments": len(self.experiments),
-            "left_out": self.left_out,
-            "fitted": None if self.fitted is None else int(self.fitted.sum()),
-            "pulls": float(self.modelled.pulls.sum()),
-            "per_year": self.per_year,
-            "modelled": {over: self._summary(self.modelled, over) for over in (DONE, EQUAL)},
-            "without_model": None
-            if self.real is None
-            else {over: self._summary(self.real, over) for over in (DONE, EQUAL)}
-            | {"experiments": len(self.real.pulls), "promised_less_real": check and vars(check)},
-            "tests": self.records(),
-        }
-
-    def _summary(self, found: Played, over: str) -> dict[str, Any]:
-        yearly = self.yearly(over) if found is self.modelled else None
-        named = {
-            "successes": found.total(over),
-            "per_thousand_pulls": found.per_thousand(over),
-            "percent": found.percent(over),
-            "per_year": yearly,
-        }
-        return {name: value and with_interval(value) for name, value in named.items()}
-
-    def in_words(self) -> str:
-        """The result in a few sentences, with what it cannot say."""
-        found, words = self.modelled, []
-        percent, total = found.percent(DONE), found.total(DONE)
-        low, high = percent.interval
-        told = f"{total.mean:+.0f} ± {total.se:.0f} successes in {len(self.experiments)} experiments"
-        yearly = self.yearly(DONE)
-        if yearly is not None:
-            first, last = yearly.interval
-            told += f", {yearly.mean:+.0f} per year (95 %: {first:.0f} to {last:.0f})"
-        words.append(
-            f"Over what was done, the policy would have gained {percent.mean:+.2f} % "
-            f"(95 %: {low:.2f} to {high:.2f}): {told}."
-        )
-        if self.left_out:
-            words.append(f"{self.left_out} others are left out: it cannot play their number of arms.")
-        if self.fitted is None:
-            words.append("Whether the prior was fitted to these experiments is unknown.")
-        elif self.fitted.any():
-            words.append(
-                f"The prior was fitted to {int(self.fitted.sum())} of these experiments, which are not "
-                "fresh: the gain in new ones may be smaller."
-            )
-        return " ".join([*words, *self._check_in_words(), *self.notes])
-
-    def tables(self) -> list[TextTable]:
-        """Gains in all experiments, and by their number of arms."""
-        columns = ["gain over", "tests", "successes", "per 1000 pulls", "percent (95 %)"]
-        yearly = [] if self.per_year is None else ["per year"]
-        rows = [self.modelled.as_texts(over, over, self.yearly(over)) for over in (DONE, EQUAL)]
-        if self.real is not None:
-            shorter = self.real.as_texts("equal split, no model, shorter", EQUAL)
-            rows.append(shorter + [""] * len(yearly))
-        parts = [part.as_texts(f"{arms} arms", DONE) for arms, part in self.by_arms().items()]
-        title = f"{len(self.experiments)} past experiments: what the policy would have gained"
-        return [
-            TextTable(title, columns + yearly, rows),
-            TextTable(
-                "Over what was done, by number of arms", ["arms", *columns[1:]], parts, self.in_words()
-            ),
-        ]
-
-    def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Draws the gain over what was done in percent, by number of arms, with standard errors.
-
-        Args:
-            ax: Where to draw; new Axes by default.
-        """
-        parts = {"all": self.modelled} | {f"{arms} arms": part for arms, part in self.by_arms().items()}
-        gains = [part.percent(DONE) for part in parts.values()]
-        axes = figures.axes_for(ax, (7.5, figures.height_of_bars(len(gains))))
-        figures.points(axes, [*parts], [g.mean for g in gains], [g.se for g in gains], color="C0")
-        axes.axvline(0, color="0.5", linewidth=1, linestyle=":")
-        axes.set(xlabel="successes gained over what was done, percent ± se", title="Past experiments")
-        return axes
-
-    def _check_in_words(self) -> list[str]:
-        check = self.check
-        if check is None or self.real is None or self.promised is None:
-            return ["No experiment has enough pulls of every arm for a replay without a model."]
-        real, promised = self.real.per_thousand(EQUAL), self.promised.per_thousand(EQUAL)
-        agrees = "agrees" if abs(check.mean) <= 2 * check.se else "does not agree"
-        return [
-            f"Without a model, on {len(self.real.pulls)} shorter tests, it gains {real.mean:+.3f} ± "
-            f"{real.se:.3f} per thousand pulls over an equal split; the model says {promised.mean:+.3f}, "
-            f"which {agrees}."
-        ]
-
-    def __repr__(self) -> str:
-        percent = self.modelled.percent(DONE)
-        return f"Replay({len(self.experiments)} experiments: {percent.mean:+.2f} ± {percent.se:.2f} %)"
-
-
-def with_interval(value: Mean) -> dict[str, Any]:
-    return vars(value) | {"interval": list(value.interval)}
-
-
 def replay(
     data: Any,
     policy: Given,
@@ -283,7 +63,7 @@ def replay(
     """What a policy would have gained in past experiments, over what was done and over an equal split.
 
     An index network, SoftElim and other policies that score each arm by itself play every experiment; a
-    policy that was learned for one number of arms plays those with as many.
+    policy that was learned for one number of arms plays those with that number.
 
     Args:
         data: Past experiments, in any form that `fit` takes.
@@ -291,8 +71,8 @@ def replay(
         problem: A fit, or the `fitted.toml` of one, whose prior shrinks observed rates; by default the one
             that the policy was learned on.
         fresh_only: Leave out experiments that the prior was fitted to.
-        pulls_per_round: Pulls that are decided before their results are seen; by default the problem's. A
-            test has at most 200 rounds; longer ones have larger batches.
+        pulls_per_round: Pulls decided before their results are observed; by default the problem's. A test
+            has at most 200 rounds; longer ones have larger batches.
         per_year: Pulls per year, to say what the gain is per year.
         seed: Determines all draws.
         **how: `draws` of each experiment; `date`, a column with the days of the experiments, in place of
@@ -387,8 +167,8 @@ def can_play(entry: Any, sizes: np.ndarray) -> np.ndarray:
     policy: Policy = entry.policy if isinstance(entry, WithParams) else entry
     if not policy.differentiable or not policy.batches or policy.bounded:
         raise InputError(
-            f"{policy.name} cannot be replayed: that takes a policy with probabilities for any number of "
-            "pulls, such as index, softelim or kl-softelim"
+            f"{policy.name} cannot be replayed: a replay needs a policy with probabilities for any number "
+            "of pulls, such as index, softelim or kl-softelim"
         )
     if policy.flexible or not policy.arms:
         return np.ones(len(sizes), bool)
@@ -399,7 +179,7 @@ def _not_played(task: problems.Problem) -> tuple[str, ...]:
     """What a problem has that past experiments cannot show."""
     found = []
     if task.delay is not None:
-        found.append("Rewards are taken to come at once, although the problem has a delay.")
+        found.append("Rewards are assumed to arrive at once, although the problem has a delay.")
     if task.guardrails is not None:
         found.append("The problem's guardrails are not applied.")
     return tuple(found)
@@ -413,7 +193,7 @@ def _read(data: Any, how: dict[str, Any]) -> Experiments:
         raise InputError(f"replay does not take {', '.join(how)}")
     found = past.read(data, columns, drop=drop, add_up=add_up)
     if found.variances is not None:
-        raise InputError("a replay needs rewards from 0 to 1, and these are of any size")
+        raise InputError("a replay needs rewards from 0 to 1, but these are of any size")
     return found
 
 
@@ -469,7 +249,7 @@ def _pulls_per_year(data: Any, date: str, found: Experiments) -> float:
     span = days.max() - days.min()
     if span < SHORTEST:
         raise InputError(
-            f"the dates in {date!r} span {span.days} days: to say anything about a year, it takes "
-            f"{SHORTEST.days}; give the pulls per year instead (--per-year)"
+            f"the dates in {date!r} span {span.days} days, but {SHORTEST.days} are needed to say anything "
+            "about a year: give the pulls per year instead (--per-year)"
         )
     return float(found.pulls.sum()) * 365.25 / (span.days + 1)

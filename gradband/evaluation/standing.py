@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 START = "ts"  # the policy at which the way to the optimum begins
 NORMAL_START = "ts-gaussian:prior"  # if rewards are not in [0, 1]
 OPTIMAL = "optimal"  # the name of the problem's optimal policy
-LEAST_SECONDS = 0.2  # for a bound, though it be more than a tenth of the time
+LEAST_SECONDS = 0.2  # for a bound, even if that is more than a tenth of the time
 
 
 @dataclasses.dataclass(frozen=True)
@@ -224,7 +224,7 @@ def compare(
             if isinstance(entry, str) and entry == OPTIMAL:
                 entries[name] = optimum(task, progress=lambda done: report(OPTIMAL, done)).playable()
         regret, note = known_optimum(task, lambda done: report("the optimum", done))
-        # The way to the optimum begins at Thompson sampling, which is measured even if nobody asked for it.
+        # The way to the optimum begins at Thompson sampling, which is measured even if it is not compared.
         unasked = regret is not None and bool(entries) and START not in entries
         began = time.perf_counter()
         added = {START: START} if unasked else {}

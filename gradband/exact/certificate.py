@@ -74,10 +74,10 @@ def certify(
 ) -> Certificate:
     """How far a policy's regret is above the optimum's at most: the duality gap on the paths that it plays.
 
-    For Bernoulli rewards, one by one, and independent beta means. Whatever is added to rewards and is 0 on
-    average for every policy leaves the optimum as it is; a player who knows all rewards beforehand then
-    gains at least as much as the best policy. How much more than the policy, is the gap; its mean is an
-    upper bound on what the policy lacks, whatever the instances.
+    For Bernoulli rewards, one by one, and independent beta means. Adding to rewards what is 0 on average
+    for every policy leaves the optimum unchanged, and a player who knows all these rewards in advance gains
+    at least as much as the best policy. The gap is how much more that is than the policy's own gain; its
+    mean bounds what the policy lacks.
 
     Args:
         policy: A `Policy`, a learned one, a name or a policy file.
@@ -140,5 +140,5 @@ def _check(problem: Problem) -> priors.Beta:
         kinds = f"{prior.rewards.kind} rewards and a {prior.kind} prior"
         raise InputError(f"a certificate needs bernoulli rewards and a beta prior, not {kinds}")
     if problem.afterwards:
-        raise InputError("a certificate knows no pulls afterwards: leave them out of the problem for it")
+        raise InputError("a certificate does not support pulls afterwards: remove them from the problem")
     return prior

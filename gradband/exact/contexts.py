@@ -60,8 +60,8 @@ def optimum(problem: Problem, reward_of: Callable[[Problem], float]) -> Known:
         optimal = float(cost.optimal)
         return Known(float(cost.uniform) - optimal, optimal, "closed form: both arms show the same")
     raise InputError(
-        f"the optimum of a {prior.kind} prior with contexts is not known: it is for opposite features that "
-        "change, groups, finite contexts and the wheel"
+        f"the optimum of a {prior.kind} prior with contexts is not known: it can be computed for opposite "
+        "features that change, groups, finite contexts and the wheel"
     )
 
 
@@ -90,7 +90,7 @@ def _wheel(prior: Any, horizon: int) -> Known:
         return Known(horizon * (priors.wheel.SAFE + gain * outside), 0.0, "δ is known")
     if float(prior.rewards.sd) > CLEAR * gain:
         raise InputError(
-            f"the optimum of the wheel is for rewards that show δ: sd must be at most {CLEAR * gain:g}"
+            f"the optimum of the wheel needs rewards that reveal δ: sd must be at most {CLEAR * gain:g}"
         )
     found = wheel.regrets(horizon)
     best = horizon * (priors.wheel.SAFE + gain * 2 / 3)

@@ -11,6 +11,7 @@ import numpy as np
 
 from gradband.core import resources
 from gradband.solvers import logit_arm, lookahead, normal_arm, prices, product_form, stopping
+from gradband.solvers.layout import code, states_up_to
 
 COARSE, CELLS, FINE = 60, 256, 1024  # cells: to place the others, with lookahead, without it
 PER_STATE = 1.2e-10  # seconds per state and charge of a pass
@@ -42,7 +43,7 @@ def bernoulli(a: np.ndarray, b: np.ndarray, rounds: int, afterwards: int, second
         most = int(np.clip(seconds / 4 / (rounds**3 / 6 * 6e-9 * len(arms.counts)), 100, 1000))
         priced = prices.best_prices(arms.shapes, arms.counts, rounds, most)
     left = max(seconds - (time.perf_counter() - began), seconds / 2)  # not less, though code be compiled
-    ahead = arms.rounds_ahead(rounds, afterwards, 0.6 * left)
+    ahead = arms.rounds_ahead(rounds, 0.6 * left)
     found = arms.bound(rounds, afterwards, ahead, 0.4 * left, None if priced is None else priced[0])
     if priced is not None and priced[1] < found.reward:
         return Upper(priced[1], "a price per round")
@@ -57,7 +58,7 @@ class Arms:
         self.shapes, self.counts = stopping.kinds_of(self.a, self.b)
         self.workers = resources.cores()
 
-    def rounds_ahead(self, rounds: int, afterwards: int, seconds: float) -> int:
+    def rounds_ahead(self, rounds: int, seconds: float) -> int:
         """How many rounds can be looked ahead, given the time and the memory."""
         free = resources.free_memory() or 4 << 30
         if len(self.a) == 2:
@@ -114,15 +115,14 @@ class Arms:
     def _certain(self, ahead: int, matters: bool) -> tuple[np.ndarray, np.ndarray]:
         """Charges and e of states in the end, where an arm is worth its mean: J = m (p − λ)⁺."""
         if not matters:
-            return np.array([0.0, 1.0]), np.zeros((len(self.counts), stopping.code(ahead + 1, 0), 1))
+            return np.array([0.0, 1.0]), np.zeros((len(self.counts), code(ahead + 1, 0), 1))
         means = self.means(ahead)
         charges = np.unique(np.append(means, [0.0, 1.0]))
         return charges, (means[..., None] <= charges[:-1]).astype(float)
 
     def means(self, most: int) -> np.ndarray:
         """Posterior means of each kind's states with up to so many pulls, [kinds, states]."""
-        pulls = np.concatenate([np.full(t + 1, t) for t in range(most + 1)])
-        ones = np.concatenate([np.arange(t + 1) for t in range(most + 1)])
+        pulls, ones = states_up_to(most)
         return (self.shapes[:, :1] + ones) / (self.shapes.sum(1)[:, None] + pulls)
 
     def _priced(self, priced: np.ndarray | None, ahead: int, codes: int) -> tuple[float, np.ndarray]:
@@ -144,7 +144,7 @@ class Arms:
         charges = self.grid(left, BATCH_CELLS)
         depth = stopping.reach(left, batch, seconds / PER_STATE / len(self.counts), BATCH_CELLS)
         found = self.advantages(left, batch, charges, depth)
-        starts = [stopping.code(b, 0) for b in range(batch + 1)]
+        starts = [code(b, 0) for b in range(batch + 1)]
         logs = []
         for shape, mine in zip(self.shapes, found, strict=True):
             mean = np.add.reduceat(
@@ -166,8 +166,7 @@ def chances(a: float, b: float, most: int) -> np.ndarray:
     """P(s ones in N pulls) of an arm with a Beta(a, b) mean, for up to so many pulls, by code."""
     from scipy.special import betaln, gammaln  # take a while to import
 
-    pulls = np.concatenate([np.full(t + 1, float(t)) for t in range(most + 1)])
-    ones = np.concatenate([np.arange(t + 1.0) for t in range(most + 1)])
+    pulls, ones = states_up_to(most)
     choose = gammaln(pulls + 1) - gammaln(ones + 1) - gammaln(pulls - ones + 1)
     return np.exp(choose + betaln(a + ones, b + pulls - ones) - betaln(a, b))
 

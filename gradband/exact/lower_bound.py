@@ -1,8 +1,8 @@
 """Bounds on what any policy can reach, where the optimum itself cannot be computed.
 
 The geometric horizon: for every prior, n rounds are worth at most as much as endless ones in which round t
-is discounted by γᵗ, γ = 1 − 1/n. Whoever plays n rounds optimally and then forever the arm with the best
-posterior mean loses Σ (1 − γᵗ) v_t in the n rounds, and gains at least as much afterwards: their weights
+is discounted by γᵗ, γ = 1 − 1/n. A policy that plays n rounds optimally, and then forever the arm with the
+best posterior mean, loses Σ (1 − γᵗ) v_t in the n rounds and gains at least as much afterwards: the weights
 have the same sum, and no v_t is greater than the value of that last arm. For independent arms the
 discounted problem has an exact solution.
 """
@@ -85,13 +85,12 @@ class _Found:
 def bound(problem: GivenProblem, *, seconds: float = 30) -> Bound:
     """A lower bound on every policy's Bayes regret and an upper one on its reward, or an error.
 
-
     Independent arms (beta means with Bernoulli or beta rewards, Gaussian arms) are bounded by the geometric
     horizon, after as many exact rounds of lookahead as time and memory allow, or by a price per round.
     Levels of hierarchical priors and the kinds of a mixture are revealed, and averaged over. Finite priors
-    are solved, and with any other prior and Bernoulli rewards all arms show their rewards in every round;
-    so they do with contexts, if coefficients are normal.
-    Late rewards and guardrails only take policies away, so the bound without them holds.
+    are solved. With any other prior and Bernoulli rewards, and with contexts if coefficients are normal,
+    all arms show their rewards in every round. Late rewards and guardrails only rule out policies, so the
+    bound without them still holds.
 
     Everything that is not exact errs on the safe side, so that reward comes out too high and regret too
     low: convex functions are interpolated by chords, means are revealed where a recursion ends, and what
@@ -118,11 +117,11 @@ def _method_for(problem: Problem) -> Callable[[Problem, float], _Found]:
     """The function that bounds a problem, or an error if there is none."""
     prior = problem.prior
     if not prior.knows_means:
-        raise InputError("a bound needs the distribution of means, and a table of rewards has none")
+        raise InputError("a bound needs the distribution of means, which a table of rewards lacks")
     if prior.contextual:
         return _in_contexts
     if prior.moves:
-        raise InputError(f"a bound needs means that stay the same, and those of a {prior.kind} prior move")
+        raise InputError(f"a bound needs means that stay the same, but those of a {prior.kind} prior move")
     bernoulli = isinstance(prior.rewards, rewards.Bernoulli)
     normal = isinstance(prior.rewards, rewards.Gaussian)
     if bernoulli and isinstance(prior, priors.Beta):

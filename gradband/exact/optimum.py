@@ -46,9 +46,7 @@ class Optimum(Result):
     def playable(self) -> Learned:
         """The policy, or an error if there is none."""
         if self.policy is None:
-            raise InputError(
-                "with contexts the optimum is known as a number, and there is no policy to play"
-            )
+            raise InputError("with contexts only the optimum's value is known: there is no policy to play")
         return self.policy
 
     def __repr__(self) -> str:

@@ -254,18 +254,17 @@ def _paths(policy: Given, problem: Problem) -> list[np.ndarray]:
 
 def _likelihood(components: Components, pulls0: int, pulls1: int) -> np.ndarray:
     """E μ₀^s₀ (1 − μ₀)^(T₀ − s₀) μ₁^s₁ (1 − μ₁)^(T₁ − s₁) by (s₀, s₁)."""
-    parts = []
-    for pulls in (pulls0, pulls1):
-        a, b, wins = components.a[:, None], components.b[:, None], np.arange(pulls + 1.0)
-        parts.append(np.exp(scipy.special.betaln(a + wins, b + pulls - wins) - scipy.special.betaln(a, b)))
-    return (np.exp(components.log_weights)[:, None] * parts[0]).T @ parts[1]
+    first, second = (_by_component(components, pulls) for pulls in (pulls0, pulls1))
+    return (np.exp(components.log_weights)[:, None] * first).T @ second
 
 
 def _likelihood_if_equal(components: Components, pulls0: int, pulls1: int) -> np.ndarray:
     """E μ^(s₀ + s₁) (1 − μ)^(n − s₀ − s₁) by (s₀, s₁)."""
-    total = pulls0 + pulls1
-    a, b, wins = components.a[:, None], components.b[:, None], np.arange(total + 1.0)
-    by_wins = np.exp(components.log_weights) @ np.exp(
-        scipy.special.betaln(a + wins, b + total - wins) - scipy.special.betaln(a, b)
-    )
+    by_wins = np.exp(components.log_weights) @ _by_component(components, pulls0 + pulls1)
     return by_wins[np.add.outer(np.arange(pulls0 + 1), np.arange(pulls1 + 1))]
+
+
+def _by_component(components: Components, pulls: int) -> np.ndarray:
+    """E_g μ^s (1 − μ)^(T − s) [G, T + 1] of each component and number of wins s."""
+    a, b, wins = components.a[:, None], components.b[:, None], np.arange(pulls + 1.0)
+    return np.exp(scipy.special.betaln(a + wins, b + pulls - wins) - scipy.special.betaln(a, b))

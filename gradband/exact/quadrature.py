@@ -65,13 +65,13 @@ def best_mean(prior: priors.Finite | priors.Beta) -> float:
 
 
 def check_prior(problem: Problem, what: str, hint: str = "") -> priors.Finite | priors.Beta:
-    """The problem's prior, or an error if `what` cannot be computed for it, with a `hint` what to do."""
+    """The problem's prior, or an error with a `hint` if `what` cannot be computed for it."""
     problem.one_by_one(what)
     prior = problem.prior
     if not isinstance(prior.rewards, rewards.Bernoulli):
         raise InputError(f"{what} needs bernoulli rewards, not {prior.rewards.kind} rewards")
     if prior.moves:
-        raise InputError(f"{what} needs means that stay the same, and those of a {prior.kind} prior move")
+        raise InputError(f"{what} needs means that stay the same, but those of a {prior.kind} prior move")
     if not isinstance(prior, priors.Finite | priors.Beta):
         raise InputError(f"{what} needs a finite or beta prior, not a {prior.kind} prior{hint}")
     return prior

@@ -46,7 +46,6 @@ class Learning(Panel):
         object.__setattr__(self, "seeds", self.seeds or tuple(range(self.runs)))
 
     def where(self, curve: str) -> dict[str, Any]:
-        """The problem of a curve."""
         given = self.curves[curve]
         size = {key: given[key] for key in ("arms", "horizon") if key in given}
         own = dataclasses.replace(self, noise=given.get("noise", self.noise))
@@ -109,7 +108,6 @@ class Learning(Panel):
         return Series(curve, x, centre, se, se, tuple(each.tolist()) if self.faint else ())
 
     def runs_of(self, curve: str, results: Results) -> list[dict[str, Any]]:
-        """The results of a curve's runs."""
         return [results[f"{curve} {seed}"] for seed in self.seeds]
 
     def each(self, curve: str, results: Results) -> tuple[list[float], np.ndarray, np.ndarray]:

@@ -63,7 +63,6 @@ class Panel:
         raise NotImplementedError
 
     def series(self, results: Results) -> list[Series]:
-        """Its curves."""
         return []
 
     def levels(self, results: Results) -> list[Level]:
@@ -119,7 +118,6 @@ def plain(problem: dict[str, Any]) -> dict[str, Any]:
 
 
 def benchmark(policy: str, problem: dict[str, Any], instances: int) -> Unit:
-    """The regret of a benchmark."""
     settings = {"policy": policy, "instances": instances, "seed": 0}
     return {"do": "evaluate", "problem": plain(problem), **settings}
 

@@ -1,4 +1,4 @@
-"""Results of units, one JSON file each, stored as soon as they are there and found by their settings."""
+"""Results of units, one JSON file each, stored as soon as they are computed and found by their settings."""
 
 import hashlib
 import json

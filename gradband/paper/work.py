@@ -1,6 +1,4 @@
-"""Units of work, which panels and rows need. The same settings give the same numbers, so what several
-figures need is done once.
-"""
+"""Units of work for panels and rows. A unit that several figures need is done once."""
 
 import json
 from collections.abc import Callable

@@ -78,7 +78,7 @@ def _pool(jobs: int) -> Iterator[tuple[ProcessPoolExecutor, Any]]:
     try:
         yield pool, notes
     except BaseException:
-        # Whatever it was, nobody waits for the running units.
+        # After any error, nobody waits for the running units.
         for process in active_children():
             process.kill()
         raise

@@ -1,4 +1,4 @@
-"""The arms of a test: their numbers and names, which of them are left, and which must be tried first."""
+"""The arms of a test: their numbers and names, which are active, and which must be tried first."""
 
 from collections.abc import Sequence
 from numbers import Integral
@@ -11,7 +11,7 @@ from gradband.play.settings import check_label
 
 
 class Arms:
-    """Arms have numbers from 0 and keep them. Names are their numbers unless given."""
+    """Arms are numbered from 0 and keep their numbers, which are also their names by default."""
 
     def __init__(self, count: int, labels: Sequence[str] | None, opens: bool) -> None:
         self.first = count  # arms that were there from the start
@@ -44,24 +44,24 @@ class Arms:
             return self.labels.index(arm) if arm in self.labels else None
         return int(arm) if is_whole(arm) and 0 <= arm < self.ever else None
 
-    def need_active(self, arm: Any, done: str) -> int:
-        """The number of an arm that is not the last, and can be retired."""
+    def find_retirable(self, arm: Any) -> int:
+        """The number of an active arm that is not the last."""
         found = self.number(arm)
         if found is None or found not in self.active:
             names = ", ".join(self.labels[number] for number in self.active)
-            raise InputError(f"there is no arm {shown(arm)} to {done}: the arms are {names}")
+            raise InputError(f"there is no arm {shown(arm)} to retire: the arms are {names}")
         if len(self.active) == 1:
-            raise InputError(f"arm {arm} is the last one, and cannot be {done}d")
+            raise InputError(f"arm {arm} is the last one, and cannot be retired")
         return found
 
     def check_new(self, label: Any) -> str:
         """The name of a new arm, which no arm had before."""
         if check_label(label) in self.labels:
-            raise InputError(f"there is an arm {shown(label)} already")
+            raise InputError(f"an arm {shown(label)} exists already")
         return label
 
     def load(self, state: dict[str, Any]) -> None:
-        """Takes over what a checked state says."""
+        """Loads a checked state."""
         self.ever, self.first = state["arms"], state["first"]
         self.active, self.fresh = list(state["active"]), list(state["fresh"])
         self.labels = list(state["labels"])

@@ -11,6 +11,7 @@ from gradband.core.errors import InputError, shown
 from gradband.play.journal_lines import Reader
 from gradband.play.playable import Playable, as_playable
 from gradband.play.player import Player
+from gradband.play.segments import open_to_read
 from gradband.policies import Policy
 from gradband.policies.own import Trust
 
@@ -27,18 +28,18 @@ def segment_weights(
     state: dict[str, Any] | None = None,
     trust: Trust | None = None,
 ) -> dict[str, dict[str, float]]:
-    """The share of each arm in each segment, by name: what a player would decide there next.
+    """The share of each arm in each segment: its probability in a player's next decision there.
 
     Args:
         policy: A policy file, what `gb.learn` returned, or a bound policy with contexts.
         segments: The context of each segment by its name, as for `Player.select`: features of the arms
             [K, d], or of the visitors [d].
-        journal: The journal of a player, which may be in use; it is only read.
+        journal: The journal of a player. It is only read, and may be in use.
         state: What `Player.state` returned, in place of a journal.
         trust: For a policy file with a class of your own: the class, or the Python file that has it.
     """
     if (journal is None) == (state is None):
-        raise InputError("shares by segment need the journal or the state of a player, and not both")
+        raise InputError("shares by segment need either the journal or the state of a player")
     if not isinstance(segments, Mapping) or not segments or not all(isinstance(s, str) for s in segments):
         raise InputError(f"segments must be contexts by name, not {shown(segments)}")
     player = Player(as_playable(policy, trust))
@@ -70,13 +71,8 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
 
 def _read(path: Path, player: Player) -> None:
     """Brings a new player to the end of a journal."""
-    if not path.is_file():
-        raise InputError(f"there is no journal {path}")
-    try:
-        with path.open("rb") as file:
-            found = Reader(file, str(path), player)
-            found.read_all()
-    except OSError as error:
-        raise InputError(f"cannot read the journal {path}: {error.strerror}") from None
+    with open_to_read(path) as file:
+        found = Reader(file, str(path), player)
+        found.read_all()
     if not found.end:
         raise InputError(f"{path} is empty: this is not a gradband journal")

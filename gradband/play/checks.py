@@ -32,10 +32,10 @@ BATCH = Keys("op id arms p drawn", "t")
 
 
 def check_settings(policy: Policy, settings: Settings, arms: Arms) -> None:
-    """Raises an error for settings that do not fit the policy and the arms from the start."""
+    """Raises an error if the settings do not fit the policy and its first arms."""
     if settings.arms is not None and len(settings.arms) != arms.first:
         raise InputError(
-            f"{policy.name} has {arms.first} arms here, and {len(settings.arms)} names are given"
+            f"{policy.name} has {arms.first} arms here, but {len(settings.arms)} names were given"
         )
     if settings.wait is not None:
         check_reward(policy, settings.default)
@@ -47,11 +47,13 @@ def check_settings(policy: Policy, settings: Settings, arms: Arms) -> None:
 
 
 def check_batches(policy: Policy, settings: Settings) -> None:
-    """Raises an error if there can be no batches."""
+    """Raises an error unless the policy takes batches."""
     if isinstance(policy, Contextual):
-        raise InputError(f"{policy.name} decides by the context of each pull: no batches")
+        raise InputError(f"{policy.name} needs the context of each pull, so it takes no batches")
     if not policy.batches:
-        raise InputError(f"{policy.name} must observe each reward before the next: no batches")
+        raise InputError(
+            f"{policy.name} must observe each reward before the next decision, so it takes no batches"
+        )
     if settings.wait is not None and settings.default not in (0, 1):
         raise InputError(
             f"rewards in batches are 0 or 1, so default must be 0 or 1 too, not {settings.default}"
@@ -70,14 +72,14 @@ def check_correction(memory: "Memory", expired: Event, event: Event) -> None:
 def check_reward(policy: Policy, reward: Any) -> float:
     """The reward as a number, if the policy can observe it."""
     if type(reward) in (float, int, bool) and 0 <= reward <= 1:
-        return float(reward)  # at once: this is the usual case
+        return float(reward)  # the usual case, fast
     low, high = (0, 1) if policy.binary or policy.unit else (-math.inf, math.inf)
     given = int(reward) if isinstance(reward, bool) else reward
     return number(f"a reward of {policy.name}", given, low, high)
 
 
 def check_heard(policy: Policy, heard: Any) -> None:
-    """Raises an error unless the policy can have observed this."""
+    """Raises an error unless the policy could have observed this."""
     check_reward(policy, heard)
     if policy.binary and heard not in (0, 1):
         raise InputError(f"{policy.name} observes 0 or 1, not {shown(heard)}")

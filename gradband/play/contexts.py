@@ -1,8 +1,8 @@
-"""The context of a decision: features as a caller gives them, and as events keep them.
+"""The context of a decision: features as a caller gives them, and as events store them.
 
-The event of a decision has the features of all arms as `xs`, with which its probabilities can be computed
-again. A decision that waits for its reward keeps those of the pulled arm alone, `x`, with which the policy
-observes the reward. Both are single-precision numbers, least significant byte first, in base64.
+The event of a decision has the features of all arms as `xs`, to compute its probabilities again. A decision
+that waits for its reward keeps only those of the pulled arm, `x`, which the policy needs with the reward.
+Both are single-precision numbers, least significant byte first, in base64.
 """
 
 import base64
@@ -23,11 +23,11 @@ BYTES = 4  # of a number
 
 
 def read_context(playable: "Playable", given: Any, arms: Arms) -> np.ndarray | None:
-    """The features [K, d] of the arms that can be pulled, or [d] of a visitor; None without contexts."""
+    """The features [K, d] of the active arms, or [d] of a visitor; None without contexts."""
     name, dims, rows = playable.policy.name, playable.dims, len(arms.active)
     if not dims:
         if given is not None:
-            raise InputError(f"{name} takes no context: its policy does not depend on features")
+            raise InputError(f"{name} takes no context: it does not use features")
         return None
     shapes = [f"[{rows}, {dims}] (arms, features)"]
     if playable.by_arm:
@@ -49,7 +49,7 @@ def _in_order(given: Mapping[Any, Any], arms: Arms) -> list[Any]:
     for arm, features in given.items():
         number = arms.number(arm)
         if number is None:
-            raise InputError(f"the context has features of {shown(arm)}, which is no arm of this test")
+            raise InputError(f"the context has features of {shown(arm)}, which is not an arm of this test")
         if number in found:
             raise InputError(f"the context has features of the arm {shown(arms.labels[number])} twice")
         found[number] = features
@@ -65,7 +65,7 @@ def _as_numbers(given: Any) -> np.ndarray:
     except (ValueError, TypeError, OverflowError, RecursionError):
         found = np.empty(0, object)
     if found.dtype.kind not in "biuf":
-        raise InputError(f"a context must be numbers, as many for each arm, not {shown(given)}")
+        raise InputError(f"a context must be numbers, equally many for each arm, not {shown(given)}")
     if not (np.abs(found) <= LARGEST).all():
         raise InputError("a context must have finite numbers, which single precision can hold")
     return found
@@ -105,13 +105,13 @@ def check_made(playable: "Playable", event: Event, arms: int) -> None:
     """Checks the features in the event of a decision among so many arms."""
     rows = (1, arms) if playable.by_arm else (arms,)
     if "x" in event or not _are_features(playable, event.get("xs"), rows):
-        raise InputError(f"{shown(event.get('xs'))} is no context of {playable.policy.name}")
+        raise InputError(f"{shown(event.get('xs'))} is not a context for {playable.policy.name}")
 
 
 def check_kept(playable: "Playable", decision: Event) -> None:
     """Checks the features of a decision that waits for its reward, or may get another."""
     if "xs" in decision or not _are_features(playable, decision.get("x"), (1,)):
-        raise InputError(f"{shown(decision.get('x'))} are no features of an arm for {playable.policy.name}")
+        raise InputError(f"{shown(decision.get('x'))} are no features for {playable.policy.name}")
 
 
 def _are_features(playable: "Playable", text: Any, rows: tuple[int, ...]) -> bool:

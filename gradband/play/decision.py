@@ -1,4 +1,4 @@
-"""What a player returns: an arm, or how often to pull each, with what is needed later."""
+"""What a player returns: an arm, or the number of pulls of each, with an id for the rewards."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,10 +1,10 @@
-"""A player's random numbers, which continue after a restart without repeating any."""
+"""A player's random numbers. A restart continues them and repeats none."""
 
 import numpy as np
 
 
 class Draws:
-    """Uniforms of a seed. NumPy promises that these bits never change."""
+    """Uniform random numbers of a seed. NumPy promises that these bits never change."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -21,7 +21,7 @@ class Draws:
         return float(self._bits.random_raw() >> 11) * 2.0**-53
 
     def skip_to(self, drawn: int) -> None:
-        """Skips draws until this many were made."""
+        """Skips to the state after this many draws."""
         if drawn > self.drawn:
             self._behind += drawn - self.drawn
             self.drawn = drawn

@@ -1,4 +1,4 @@
-"""Checks of recorded events, which come from files, before a player repeats them."""
+"""Checks recorded events, which come from files, before a player replays them."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -60,26 +60,26 @@ def _check_select(player: "Player", event: Event) -> None:
 
 def _check_update(player: "Player", event: Event) -> None:
     check_keys(event, KEYS["sums" if "sums" in event else "update"])
-    pending, policy = player.pending, player.policy
+    pending = player.pending
     late = event.get("late", False)
     if late not in (True, False) or (late and not pending.expired(event["id"])):
         raise InputError(f"the decision {shown(event['id'])} has no default that could be corrected")
     made = pending.closed[event["id"]] if late else pending.waiting(event["id"])
     assert made is not None
-    if ("arms" in made) != ("sums" in event):
-        raise InputError(f"{shown(event['id'])} needs sums if it is a batch, otherwise a reward")
-    if "sums" in event:
-        checks.check_sums(made, event["sums"], player.playable.any_sums)
-    else:
-        checks.check_reward(policy, event["reward"])
-        checks.check_heard(policy, event["heard"])
+    if "reward" in event:
+        checks.check_reward(player.policy, event["reward"])
+    _check_observed(player, made, event)
     if late:
         checks.check_correction(player.memory, made, event)
 
 
 def _check_expire(player: "Player", event: Event) -> None:
     check_keys(event, KEYS["expire many" if "sums" in event else "expire"])
-    made = player.pending.waiting(event["id"])
+    _check_observed(player, player.pending.waiting(event["id"]), event)
+
+
+def _check_observed(player: "Player", made: Event, event: Event) -> None:
+    """Checks what the policy observed of a decision or a batch."""
     if ("arms" in made) != ("sums" in event):
         raise InputError(f"{shown(event['id'])} needs sums if it is a batch, otherwise a reward")
     if "sums" in event:

@@ -42,7 +42,7 @@ def read_counts(path: str | Path) -> tuple[tuple[str, ...], np.ndarray, np.ndarr
 
 
 def payload(system: str, key: str, names: Sequence[str], shares: np.ndarray) -> dict[str, Any]:
-    """What a feature-flag system takes to serve the arms with these shares.
+    """Settings for a feature-flag system that serves the arms with these shares.
 
     Args:
         system: growthbook, unleash or posthog.
@@ -53,7 +53,7 @@ def payload(system: str, key: str, names: Sequence[str], shares: np.ndarray) -> 
     if system not in SYSTEMS:
         raise unknown("system", system, SYSTEMS)
     if len(names) != len(shares):
-        raise InputError(f"there are {len(names)} names for {len(shares)} arms: {shown(list(names))}")
+        raise InputError(f"there are {len(shares)} arms, but {len(names)} names: {shown(list(names))}")
     return SYSTEMS[system](key, list(names), shares)
 
 
@@ -87,7 +87,7 @@ def growthbook(key: str, names: list[str], shares: np.ndarray) -> dict[str, Any]
 def unleash(key: str, names: list[str], shares: np.ndarray) -> dict[str, Any]:
     """An activation strategy with variants, for Unleash's admin API.
 
-    Weights are thousandths. One variant has to be variable, and gets the rest: the largest.
+    Weights are thousandths. One variant must be variable, and gets the rest: here the largest.
     """
     parts = apportion(shares, 1000)
     largest = parts.index(max(parts))
@@ -107,7 +107,7 @@ def unleash(key: str, names: list[str], shares: np.ndarray) -> dict[str, Any]:
 def posthog(key: str, names: list[str], shares: np.ndarray) -> dict[str, Any]:
     """The filters of a multivariate flag, for PostHog's API.
 
-    Percentages are multiples of 1/8, so that they sum to exactly 100 in floating point, as they have to.
+    Percentages must sum to exactly 100 in floating point, so they are multiples of 1/8.
     """
     parts = apportion(shares, 800)
     variants = [

@@ -1,8 +1,8 @@
-"""A journal of what a player did, from which a restart resumes.
+"""A journal of what a player did. A restart resumes from it.
 
 One event per line, as JSON. Each line ends with a checksum of itself and of all lines before it in its
-file, so that a line that was changed, moved or removed is noticed, unless it was the last. What is
-committed is on disk. After many events a new file is started with a snapshot (see `segments`).
+file, which reveals lines that were changed, moved or removed, except for the last one. What is committed is
+on disk. After many events a new file starts with a snapshot (see `segments`).
 """
 
 import contextlib
@@ -28,11 +28,10 @@ class Journal(AbstractContextManager["Journal"]):
     """The journal of one player: `append` events, then `commit` them before anyone sees their results.
 
     `Player(file, journal=path)` does both by itself. Opening an existing journal brings the player to its
-    last state, and gives it the journal's seed and settings if it has none of its own. An incomplete last
-    line is dropped, because nobody has seen its result (`dropped` is its length in bytes); any other damage
-    is an error that names the line.
+    last state, with the journal's seed and settings. An incomplete last line is dropped, because nobody has
+    seen its result (`dropped` is its length in bytes); any other damage is an error that names the line.
 
-    Any thread may append and commit. Threads that commit while another writes wait, and then one of them
+    Any thread may append and commit. Threads that commit while another one writes wait, then one of them
     writes for all.
     """
 
@@ -45,7 +44,7 @@ class Journal(AbstractContextManager["Journal"]):
         self._real = Path(os.path.realpath(path))  # a link stays one
         self._player = weakref.ref(player)
         self.broken = False
-        self.due = False  # whether a new file is to be started, with a snapshot
+        self.due = False  # whether to start a new file with a snapshot
         self.events = 0
         self.dropped = 0
         self.segment = 1
@@ -82,18 +81,21 @@ class Journal(AbstractContextManager["Journal"]):
     def commit(self, appended: int | None = None) -> None:
         """Returns when all lines, or the first `appended` of them, are on disk."""
         with self._lock:
-            wanted = self.appended if appended is None else appended
-            while self._on_disk < wanted:
-                self.need_writable()
-                if self._writing:
-                    self._written.wait()
-                else:
-                    self._write()
+            self._write_up_to(self.appended if appended is None else appended)
         player = self._player()
         if player is not None:
             every = player.settings.compact_every
             if self.due or (every is not None and self._tail >= every):
                 self._compact_if_possible(player)
+
+    def _write_up_to(self, appended: int) -> None:
+        """Returns when so many lines are on disk. The caller holds the lock."""
+        while self._on_disk < appended:
+            self.need_writable()
+            if self._writing:
+                self._written.wait()
+            else:
+                self._write()
 
     def _write(self) -> None:
         """Writes all waiting lines, and releases the lock meanwhile."""
@@ -122,12 +124,7 @@ class Journal(AbstractContextManager["Journal"]):
         if player is None:
             raise InputError(f"the player of the journal {self.path} no longer exists")
         with player.lock, self._lock:  # in this order, as everywhere
-            while self._writing or self._waiting:
-                self.need_writable()
-                if self._writing:
-                    self._written.wait()
-                else:
-                    self._write()
+            self._write_up_to(self.appended)
             self.need_writable()
             if player.told - self._before != self.events:
                 raise InputError(f"the journal {self.path} does not have all events of its player")
@@ -142,7 +139,7 @@ class Journal(AbstractContextManager["Journal"]):
                 self.compact()
             except InputError as error:
                 self.due, self._tail = False, 0  # again after as many events
-                warnings.warn(f"{error}; the journal goes on in the file that it has", stacklevel=3)
+                warnings.warn(f"{error}; the journal continues in its current file", stacklevel=3)
 
     def _start_next(self, player: "Player") -> None:
         first = lines.header(player, self.segment + 1, self.events)
@@ -161,7 +158,7 @@ class Journal(AbstractContextManager["Journal"]):
             segments.prune(self._real, player.settings.keep_segments, player.settings.keep_bytes)
 
     def need_writable(self) -> None:
-        """Raises an error after close, or after a failed write: the next line would follow a gap."""
+        """Raises an error after close, or after a failed write, which would leave a gap."""
         if not self._close.alive:
             raise InputError(f"the journal {self.path} is closed")
         if self.broken:

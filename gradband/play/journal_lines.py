@@ -1,4 +1,4 @@
-"""The lines of a journal: how they are written, and how they are read into a player."""
+"""The lines of a journal: writes them, and reads them into a player."""
 
 import json
 import re
@@ -37,7 +37,7 @@ def join(given: "Iterable[Event]") -> tuple[bytes, int]:
 
 
 def header(player: "Player", segment: int, before: int) -> "Event":
-    """The first line of a file: what is played, and how many events came before."""
+    """The first line of a file: the policy, the settings, and the number of events before."""
     return {
         "format": "gradband-journal",
         "version": VERSION,
@@ -54,7 +54,7 @@ def header(player: "Player", segment: int, before: int) -> "Event":
 
 
 def snapshot(state: dict[str, Any]) -> "Iterator[Event]":
-    """A player's state, in lines that are not too long."""
+    """A player's state, in lines of limited length."""
     parts = [
         {"op": "part", "of": name, "entries": state[name][start : start + PER_LINE]}
         for name in LISTS
@@ -66,7 +66,7 @@ def snapshot(state: dict[str, Any]) -> "Iterator[Event]":
 
 
 def check_line(line: bytes, before: int) -> tuple[Any, int]:
-    """The content of a line, and the checksum up to there, if that is what the line says."""
+    """The content of a line, and the checksum up to there, which must be the one in the line."""
     body = line[:-ENDING] + b"}"
     after = zlib.crc32(body, before)
     if line[-ENDING:] != _ending(after):
@@ -75,6 +75,16 @@ def check_line(line: bytes, before: int) -> tuple[Any, int]:
         return json.loads(body.decode()), after  # faster than from bytes
     except (ValueError, RecursionError):
         raise InputError("this is not JSON") from None
+
+
+def check_header(found: Any) -> int:
+    """The version of a journal, from the first line of a file."""
+    if not isinstance(found, dict) or found.get("format") != "gradband-journal":
+        raise InputError("this is not a gradband journal")
+    version = found.get("version", 0)
+    if version not in (1, VERSION) or isinstance(version, bool):
+        raise InputError(f"the journal has the version {shown(version)}, not {VERSION} or 1")
+    return int(version)
 
 
 class Reader:
@@ -127,12 +137,7 @@ class Reader:
         self.dropped = len(line)
 
     def _read_header(self, found: Any) -> None:
-        player = self.player
-        if not isinstance(found, dict) or found.get("format") != "gradband-journal":
-            raise InputError("this is not a gradband journal")
-        self.version = found.get("version", 0)
-        if self.version not in (1, VERSION) or isinstance(self.version, bool):
-            raise InputError(f"the journal has the version {shown(self.version)}, not {VERSION}")
+        player, self.version = self.player, check_header(found)
         if found.get("fingerprint") != player.playable.fingerprint:
             self._find_policy(found)
         seed = checks.check_count("seed", found.get("seed"))
@@ -156,7 +161,7 @@ class Reader:
         player.begin(seed, settings, first)
 
     def _find_policy(self, found: dict[str, Any]) -> None:
-        """Plays the policy that the file began with, if it can be had."""
+        """Switches to the policy that the file began with, if `policies` returns it."""
         fingerprint = found.get("fingerprint")
         if self.player.policies is None or not isinstance(fingerprint, str):
             raise InputError(

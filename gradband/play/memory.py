@@ -1,6 +1,6 @@
-"""What a policy remembers of a test, and the probabilities of the next decision that follow from it.
+"""What a policy remembers of a test, and the probabilities of the next decision.
 
-They are the policy's, within the limits of new arms (see `newcomers`) and the guardrails of the settings.
+These are the policy's probabilities, within the limits for new arms (`newcomers`) and the guardrails.
 """
 
 from bisect import bisect_left
@@ -21,7 +21,7 @@ from gradband.policies.beliefs import Belief
 from gradband.policies.guardrails import guard
 
 BELIEFS = ("dims", "model", "link", "mean", "within", "sd")
-"""settings of policies with contexts that decide what they believe"""
+"""settings that determine the beliefs of a policy with contexts"""
 
 
 class Memory:
@@ -40,14 +40,14 @@ class Memory:
         self.resize()
 
     def resize(self) -> None:
-        """Takes note of arms that were added or retired."""
+        """Adapts to arms that were added or retired."""
         self.policy = self.playable.sized(len(self.arms.active))
         self._p = None
         if self._guarding:
             self._floors = self.settings.floors(self.arms.active, self.control)
 
     def decide(self, decision: Event) -> None:
-        """Takes note of a decision, before its reward."""
+        """Records a decision, before its reward."""
         state = self.policy.decided(self.state)
         if state is not self.state:
             self.state, self._p = state, None
@@ -104,7 +104,7 @@ class Memory:
         return policy.correct(self.state, place, expired["heard"], event["heard"], expired["p"])
 
     def correct(self, expired: Event, event: Event) -> None:
-        """Observes late rewards in place of the default, which the policy must be able to."""
+        """Observes late rewards in place of the default, if `corrected` can."""
         self.state, self._p = self.corrected(expired, event), None
 
     def add_arm(self, label: str | None) -> None:
@@ -149,7 +149,7 @@ class Memory:
         return self.state
 
     def swap(self, playable: Playable, busy: set[int]) -> None:
-        """Another policy takes over. If it opens, it tries unknown arms first, except those in `busy`."""
+        """Another policy takes over. If it `opens`, it tries unknown arms first, except those in `busy`."""
         self.state, self.playable = self.check_swap(playable), playable
         self.resize()
         policy: Any = self.policy
@@ -161,7 +161,7 @@ class Memory:
         self.arms.fresh = sorted(unknown)
 
     def load(self, playable: Playable, found: dict[str, Any], waiting: Iterable[Event]) -> None:
-        """Takes over what a checked state says."""
+        """Loads a checked state."""
         self.playable, self.state, self.rounds = playable, found["memory"], found["rounds"]
         self.waiting = Counter()
         for decision in waiting:
@@ -215,7 +215,7 @@ class Memory:
     def _check_rounds(self) -> None:
         policy = self.policy
         if policy.bounded and self.rounds >= policy.horizon:
-            raise InputError(f"{policy.name} is for {policy.horizon} rounds, which are over")
+            raise InputError(f"{policy.name} is for {policy.horizon} rounds, and all are played")
 
     def _others(self, among: np.ndarray) -> np.ndarray:
         """The policy's probabilities if there were only these active arms, given as a mask [K]."""

@@ -15,7 +15,7 @@ import numpy as np
 def limits(observed: np.ndarray, waiting: np.ndarray, count: int, arms: int) -> np.ndarray:
     """The largest probabilities of new arms in the next `count` decisions, whose rewards come after them.
 
-    As many decisions as are allowed may all go to an arm, and 1/K of the rest.
+    All allowed decisions may go to one arm, and 1/K of the rest.
 
     >>> limits(np.array([0, 0, 3]), np.array([0, 1, 2]), count=1, arms=4).tolist()
     [1.0, 0.25, 1.0]
@@ -27,9 +27,9 @@ def limits(observed: np.ndarray, waiting: np.ndarray, count: int, arms: int) -> 
 
 
 def within(p: np.ndarray, limit: np.ndarray, without: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """Probabilities [K] as close to p as the limits [K] allow; a limit of 1 means none.
+    """Probabilities [K] as close to p as the limits [K] allow; a limit of 1 means no limit.
 
-    What limited arms lose goes to the others, as the policy would play those alone: `without` returns its
+    What limited arms lose goes to the others, as if the policy played only those: `without` returns its
     probabilities for a mask [K] of the others.
 
     >>> within(np.array([0.0, 0.0, 1.0]), np.array([1, 1, 1 / 4]), lambda others: np.array([2 / 3, 1 / 3]))

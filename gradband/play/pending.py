@@ -1,4 +1,4 @@
-"""Which decisions wait for their rewards, which are finished, and which unit has which."""
+"""Keeps track of decisions: which wait for rewards, which are finished, and which unit got which."""
 
 from collections import OrderedDict, deque
 from collections.abc import Iterator
@@ -6,16 +6,17 @@ from typing import Any
 
 from gradband.core.errors import InputError, shown
 from gradband.play.arms import is_whole
+from gradband.play.decision import Batch, Decision
 
 Event = dict[str, Any]
 LONGEST_ID = 256
 
 
 class Pending:
-    """Decisions by id. Those that are finished, and units, are remembered in a window: the latest `window`.
+    """Decisions by id. Of finished decisions, and of units, only the latest `window` are remembered.
 
-    A decision whose reward did not come in time is finished with its default, and kept in the window with
-    what the policy observed, in case the reward comes after all.
+    A decision that missed its deadline is finished with its default. What the policy observed is kept in
+    the window, in case the reward comes after all.
     """
 
     def __init__(self, window: int, wait: float | None) -> None:
@@ -28,7 +29,6 @@ class Pending:
         self._queue: deque[tuple[float, str]] = deque()  # open decisions by age, and some that were open
 
     def add(self, decision: Event) -> None:
-        """Adds a new decision."""
         id = decision["id"]
         self.open[id] = decision
         self.made += 1
@@ -55,7 +55,7 @@ class Pending:
         return decision
 
     def expire(self, event: Event) -> Event:
-        """Closes a decision whose reward did not come in time, and returns it."""
+        """Closes a decision that missed its deadline, and returns it."""
         decision = self.open.pop(event["id"])
         what = "sums" if "sums" in event else "heard"
         self._close(event["id"], {**decision, what: event[what]})
@@ -77,7 +77,7 @@ class Pending:
             self.closed.popitem(last=False)
 
     def due(self, now: float) -> Iterator[Event]:
-        """Decisions that have waited long enough, oldest first; each must be closed before the next."""
+        """Decisions past their deadline, oldest first; each must be closed before the next."""
         if self.wait is None:
             return
         while self._queue:
@@ -113,7 +113,7 @@ class Pending:
 
     def _hint(self, id: str) -> str:
         forgotten = self.wait is not None and id not in self.closed
-        return f", or its default and left the window of {self.window}" if forgotten else ""
+        return f", or got its default and left the window of {self.window}" if forgotten else ""
 
     def find(self, id: Any, unit: Any, active: list[int]) -> Event | None:
         """The decision that this id or this unit has, if any; not if its arm is no longer active."""
@@ -142,7 +142,15 @@ class Pending:
             raise InputError(f"the decision {shown(id)} has its reward, and cannot be made again")
         return id
 
-    def oldest(self, arm: Any) -> str:
+    def find_rewarded(self, given: Any) -> tuple[str, Event, bool]:
+        """The id of the decision that gets a reward, the decision, and whether the reward is late."""
+        id = given.id if isinstance(given, Decision | Batch) else given
+        if not isinstance(id, str):
+            id = self._oldest(id)
+        expired = self.closed.get(id)
+        return (id, expired, True) if expired is not None else (id, self.waiting(id), False)
+
+    def _oldest(self, arm: Any) -> str:
         """The id of the oldest decision for this arm that waits for its reward."""
         if is_whole(arm):
             for id, event in self.open.items():
@@ -151,7 +159,7 @@ class Pending:
         raise InputError(f"no decision for arm {shown(arm)} waits for its reward")
 
     def load(self, state: dict[str, Any]) -> None:
-        """Takes over what a checked state says."""
+        """Loads a checked state."""
         self.made, self.numbered = state["decisions"], state["numbered"]
         self.open = {event["id"]: _copied(event) for event in state["open"]}
         waiting = self.open.values() if self.wait is not None else ()
@@ -164,7 +172,7 @@ class Pending:
             self.units[unit] = {"id": id, "arm": arm, "p": p}
 
     def as_dict(self) -> dict[str, Any]:
-        """The same for JSON."""
+        """The same, ready for JSON."""
         return {
             "decisions": self.made,
             "numbered": self.numbered,

@@ -63,7 +63,7 @@ class Playable:
         return self._sized[arms]
 
     def _working(self, policy: Policy, arrays: dict[str, np.ndarray]) -> Any:
-        """A user's own policy: unchanged if it works with NumPy, otherwise through JAX."""
+        """A user's own policy, unchanged if it works with NumPy, otherwise wrapped in JAX."""
         problem: Exception | None = None
         try:
             if self._tried(policy):

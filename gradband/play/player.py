@@ -4,9 +4,8 @@
     arm = player.select()           # an arm's number, with arm.label, arm.id and arm.propensity
     player.update(arm, reward)      # now or later, in any order; or update(arm.id, reward)
 
-Only events change a player: a decision, a reward, a reward that did not come in time, an arm that is added
-or retired, another policy. `record` is called with each of them, as a dictionary that JSON can hold, and
-`apply` brings another player to the same state.
+A player changes only through events: a decision, a reward, a missed deadline, an added or retired arm,
+another policy. `record` gets each event as a dictionary for JSON; `apply` replays it in another player.
 """
 
 import dataclasses
@@ -40,11 +39,11 @@ SEED_BITS = 53  # of a random seed: JavaScript can represent it
 
 
 class Player(AbstractContextManager["Player"]):
-    """One test that a policy plays: `select` an arm, show it, `update` with its reward.
+    """Runs one test: `select` an arm, show it, `update` with its reward.
 
-    A policy observes rewards when they arrive, and ignores decisions that still wait for theirs, except
-    those for added arms (see `newcomers`). Arms have numbers from 0 and keep them; a retired arm has
-    probability 0. Any number of threads may share a player, but a fork may not use it.
+    The policy observes rewards when they arrive. It ignores decisions that still wait for their rewards,
+    except those for added arms (see `newcomers`). Arms are numbered from 0 and keep their numbers; a
+    retired arm has probability 0. Threads may share a player; a forked process may not use it.
     """
 
     def __init__(
@@ -64,15 +63,14 @@ class Player(AbstractContextManager["Player"]):
 
         Args:
             policy: A policy file, what `gb.learn` returned, a bound policy, or another player's `playable`.
-            seed: Determines all draws, together with the rewards. By default the journal's seed, or a
-                random one.
+            seed: Seed of all random draws. By default the journal's seed, or a random one.
             record: Called with every event.
-            journal: A file that keeps every event. What the player returns is on disk by then.
+            journal: A file that stores every event before the player returns its result.
             trust: For a policy file with a class of your own: the class, or the Python file that has it.
-            settings: The arms' names, how long to wait for rewards, guardrails (see `Settings`). By default
-                the journal's, or the guardrails of the problem that the policy was learned on.
+            settings: Names of the arms, how long to wait for rewards, guardrails (see `Settings`). By
+                default the journal's, or the guardrails of the problem that the policy was learned on.
             clock: Returns the time in seconds since 1970.
-            policies: Returns the policy with a fingerprint, to replay a journal in which it was swapped in.
+            policies: Finds a policy by its fingerprint, to replay a journal in which the policy changed.
             **more: Settings by name, as in `wait="24h"`.
         """
         self.playable = as_playable(policy, trust)
@@ -91,7 +89,7 @@ class Player(AbstractContextManager["Player"]):
             self._turn = turns.Turn(self.lock, self.journal)
 
     def begin(self, seed: int, settings: Settings, arms_first: int | None = None) -> None:
-        """Starts from the beginning, with this seed, these settings, and as many arms as the policy has."""
+        """Starts over with this seed and these settings; by default with the policy's number of arms."""
         policy = self.playable.policy
         arms = Arms(arms_first or policy.arms, settings.arms, policy.opens)
         checks.check_settings(policy, settings, arms)
@@ -105,7 +103,7 @@ class Player(AbstractContextManager["Player"]):
         self.memory.state = self.playable.begin(self._draws.next())
 
     def close(self) -> None:
-        """Closes the journal, if there is one. After that the player makes no more decisions."""
+        """Closes the journal, if there is one. Then the player makes no more decisions."""
         if self.journal is not None:
             self.journal.close()
 
@@ -113,7 +111,7 @@ class Player(AbstractContextManager["Player"]):
         self.close()
 
     def __reduce__(self) -> NoReturn:
-        raise InputError("a player cannot be copied, or it would repeat its draws: use state and restore")
+        raise InputError("a copy of a player would repeat its draws: use state and restore instead")
 
     def disown(self) -> None:
         """In a fork: leaves the test to the parent process."""
@@ -126,7 +124,7 @@ class Player(AbstractContextManager["Player"]):
 
     @property
     def arms(self) -> tuple[int, ...]:
-        """Numbers of the arms that can be pulled."""
+        """Numbers of the active arms."""
         with self.lock:
             return tuple(self.known_arms.active)
 
@@ -170,7 +168,7 @@ class Player(AbstractContextManager["Player"]):
             return self.known_arms.spread(self.memory.single(self._features(context)))
 
     def weights(self, context: Any = None) -> dict[str, float]:
-        """The same by name, for the arms that can be pulled.
+        """Probability of each active arm in the next decision, by name.
 
         Args:
             context: As in `select`.
@@ -183,7 +181,7 @@ class Player(AbstractContextManager["Player"]):
             }
 
     def recommend(self, context: Any = None) -> int:
-        """The arm to stay with if the test ended now.
+        """The arm to keep if the test ended now.
 
         Args:
             context: As in `select`.
@@ -197,16 +195,16 @@ class Player(AbstractContextManager["Player"]):
         return contexts.read_context(self.playable, context, self.known_arms)
 
     def select(self, id: str | None = None, unit: str | None = None, context: Any = None) -> Decision:
-        """Chooses an arm. With an `id` that waits for its reward, returns that decision again.
+        """Chooses an arm, or returns an earlier decision.
 
-        So it does for a `unit`, a user for example, that had a decision, while its arm is not retired and
-        the unit is among the latest (see `Settings.window`).
+        An `id` that waits for its reward gets its decision again. So does a `unit`, unless its arm was
+        retired or it has left the window (see `Settings.window`).
 
         Args:
             id: The decision's id; a number by default.
-            unit: Whoever must see the same arm again, whatever the context then.
-            context: For a policy with contexts: the features of the arms that can be pulled [K, d], in
-                lists, an array or a dictionary of arms, or of the visitor [d].
+            unit: The id of a user, for example, who must see the same arm each time, whatever the context.
+            context: For a policy with contexts: features of the active arms [K, d], as lists, an array or a
+                dictionary by arm; or features of the visitor [d].
         """
         with self._turn:
             now = self._now()
@@ -230,7 +228,7 @@ class Player(AbstractContextManager["Player"]):
             return Decision(arm, id, share, self.known_arms.labels[arm])
 
     def select_many(self, count: int, id: str | None = None) -> Batch:
-        """Distributes the next `count` pulls over the arms; their rewards come together."""
+        """Divides the next `count` pulls among the arms. Their rewards come together."""
         checks.check_batches(self.policy, self.settings)
         count = whole("count", count)
         with self._turn:
@@ -241,7 +239,7 @@ class Player(AbstractContextManager["Player"]):
                     raise InputError(f"{shown(id)} waits for its reward, and is not a batch of {count}")
                 return Batch(event["arms"], id, event["p"])
             id = self.pending.new_id(id)
-            p = self.memory.many(count)  # no arm has to be first: a batch has room for all
+            p = self.memory.many(count)  # a batch has room for all untried arms at once
             pulls = self.known_arms.spread(self._draws.multinomial(count, p)).astype(int).tolist()
             shares = self.known_arms.spread(p).tolist()
             self._apply(
@@ -250,16 +248,14 @@ class Player(AbstractContextManager["Player"]):
             return Batch(pulls, id, shares)
 
     def update(self, decision: "Decision | str | int", reward: float) -> None:
-        """Observes the reward of a decision, given as it was returned or by its id.
+        """Observes the reward of a decision: the one that `select` returned, its id, or its arm's number.
 
-        The number of an arm stands for the oldest decision for it that waits for a reward. A reward that
-        comes after `wait` corrects the default, if the policy's memory allows it.
+        An arm's number means the oldest decision for that arm that waits for a reward. A reward that comes
+        after `wait` corrects the default, if the policy can take that back.
         """
         with self._turn:
-            id = self._which(decision)
-            late = self.pending.expired(id)
-            made = self.pending.closed[id] if late else self.pending.waiting(id)
-            if made is None or "arms" in made:
+            id, made, late = self.pending.find_rewarded(decision)
+            if "arms" in made:
                 raise InputError(f"{shown(id)} is a batch: update_many takes its sums of rewards")
             heard = reward = checks.check_reward(self.policy, reward)
             if late:
@@ -271,15 +267,13 @@ class Player(AbstractContextManager["Player"]):
             self._update(found, late)
 
     def update_many(self, batch: "Batch | str", sums: "Sequence[float] | np.ndarray") -> None:
-        """Observes the rewards of a batch: how many of each arm's pulls had the reward 1, not 0.
+        """Observes the sum of each arm's rewards in a batch.
 
-        A policy that was learned on other rewards, such as revenue, takes the sum of each arm's rewards.
+        Rewards must be 0 or 1, unless the policy was learned on other rewards, such as revenue.
         """
         with self._turn:
-            id = batch.id if isinstance(batch, Batch | Decision) else batch
-            late = self.pending.expired(id)
-            made = self.pending.closed[id] if late else self.pending.waiting(id)
-            if made is None or "arms" not in made:
+            id, made, late = self.pending.find_rewarded(batch)
+            if "arms" not in made:
                 raise InputError(f"{shown(id)} is one decision, not a batch: update takes its reward")
             given = sums.tolist() if isinstance(sums, np.ndarray) else sums
             found = checks.check_sums(made, given, self.playable.any_sums)
@@ -288,7 +282,7 @@ class Player(AbstractContextManager["Player"]):
             self._update({"op": "update", "id": id, "sums": found, "drawn": self.drawn}, late)
 
     def _update(self, event: Event, late: bool) -> None:
-        """Observes rewards, and then expires what is due: a reward that is there counts."""
+        """Observes rewards, then expires what is due: a reward that has arrived counts."""
         now = self._time()
         event["t"] = now
         if late:
@@ -298,12 +292,12 @@ class Player(AbstractContextManager["Player"]):
             self._expire(now)
 
     def expire(self, now: float | None = None) -> int:
-        """Gives their default reward to decisions that have waited for too long, and returns how many.
+        """Gives the default reward to decisions past their deadline, and returns how many there were.
 
-        `select` and `update` do this too, by the clock. Without the setting `wait` nothing expires.
+        `select` and `update` do this too. Nothing expires without the setting `wait`.
 
         Args:
-            now: The time in seconds since 1970, if not the clock's.
+            now: The time in seconds since 1970; by default the clock's.
         """
         with self._turn:
             return self._expire(self._time() if now is None else max(checks.check_time(now), self.time))
@@ -322,21 +316,21 @@ class Player(AbstractContextManager["Player"]):
         return count
 
     def _time(self) -> float:
-        """The time now, and never before that of the last event."""
+        """The current time, but never before the last event."""
         now = int(self.clock() * 1000) / 1000
         return now if now > self.time else self.time
 
     def _now(self) -> float:
-        """The same, when all that is due has expired."""
+        """The current time, after expiring what is due."""
         now = self._time()
         if self.settings.wait is not None:
             self._expire(now)
         return now
 
     def add_arm(self, arm: "int | str | None" = None) -> int:
-        """Adds an arm that nothing is known about, and returns its number.
+        """Adds an unknown arm and returns its number.
 
-        With `arm`, its name or its number, the call can be repeated: no arm is added twice.
+        If you give its name or number as `arm`, you can repeat the call: no arm is added twice.
         """
         self.need_flexible("added")
         with self._turn:
@@ -361,16 +355,14 @@ class Player(AbstractContextManager["Player"]):
     def retire(self, arm: "int | str") -> None:
         """Stops pulling an arm, given by its number or name.
 
-        Its late rewards are accepted, and ignored unless they tell about other arms: with one θ for all.
+        Rewards that arrive later are accepted. They are ignored, unless all arms share one θ.
         """
         self.need_flexible("retired")
         with self._turn:
-            self._apply(
-                {"op": "retire", "arm": self.known_arms.need_active(arm, "retire"), "t": self._now()}
-            )
+            self._apply({"op": "retire", "arm": self.known_arms.find_retirable(arm), "t": self._now()})
 
     def swap(self, policy: "str | PathLike[str] | Learned | Policy | Playable", reason: str) -> None:
-        """Plays on with another policy, which takes over the counts, arms, open decisions and draws.
+        """Continues with another policy, which takes over counts, arms, open decisions and draws.
 
         Args:
             policy: As for a new player. Both policies must remember counts, or have the same beliefs.
@@ -394,12 +386,12 @@ class Player(AbstractContextManager["Player"]):
         found = self.policies(fingerprint) if self.policies is not None else None
         if found is None or found.fingerprint != fingerprint:
             raise InputError(
-                f"the policy {shown(fingerprint)} is needed here, but `policies` does not have it"
+                f"the policy {shown(fingerprint)} is needed here, but `policies` does not return it"
             )
         return found
 
     def apply(self, event: Event) -> None:
-        """Repeats a recorded event, which must have been checked."""
+        """Replays a recorded event that was checked."""
         with self._turn:
             self._apply(event)
 
@@ -442,7 +434,7 @@ class Player(AbstractContextManager["Player"]):
             self.record(event)
 
     def state(self) -> dict[str, Any]:
-        """Everything the player knows, as JSON can hold it."""
+        """Everything the player knows, ready for JSON."""
         with self.lock:
             return states.write_state(self)
 
@@ -459,7 +451,7 @@ class Player(AbstractContextManager["Player"]):
             self.load(state)
 
     def load(self, state: Any) -> None:
-        """The same for a journal, which has read the state from its snapshot."""
+        """Resumes from a state, as `restore` does, also for a player with a journal."""
         found = states.check_state(self, state)
         self.playable = found["playable"]
         self.begin(found["seed"], found["settings"].stored_as(self.settings), found["first"])
@@ -468,13 +460,6 @@ class Player(AbstractContextManager["Player"]):
         self.known_arms.load(found)
         self.pending.load(found)
         self.memory.load(self.playable, found, self.pending.open.values())
-
-    def _which(self, decision: Any) -> str:
-        if isinstance(decision, Decision | Batch):
-            return decision.id
-        if isinstance(decision, str):
-            return decision
-        return self.pending.oldest(decision)
 
     def need_flexible(self, done: str) -> None:
         """Raises an error unless the policy can play with any number of arms."""

@@ -1,14 +1,15 @@
 """The files of a journal: the current one, and older ones beside it with numbers, `journal.jsonl.000001`.
 
-A new file begins with a snapshot, so that a restart reads that file alone. It is complete and on disk
-before it takes the old one's name, and the old one has its number by then: whenever the process stops, the
-name stands for one whole file or the other.
+A new file begins with a snapshot, so that a restart reads only that file. It is complete and on disk before
+it takes the old one's name, and the old one has its number by then. So whenever the process stops, the name
+means one of the two files, and a complete one.
 """
 
 import contextlib
 import os
 import re
 from pathlib import Path
+from typing import IO
 
 from gradband.core.errors import InputError
 from gradband.core.files import sync_folder, write_all
@@ -33,10 +34,22 @@ def open_current(path: Path) -> int:
         os.close(file)  # whoever had it open has started a new file meanwhile
 
 
-def start_next(path: Path, file: int, number: int, data: bytes) -> int:
-    """Starts a file with this data, leaves the old one under its number, and returns the new one, open.
+def open_to_read(path: Path) -> IO[bytes]:
+    """Opens a file of a journal that may be in use."""
+    if not path.exists():
+        raise InputError(f"there is no journal {path}")
+    if not path.is_file():
+        raise InputError(f"the journal {path} is not a file")
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise InputError(f"cannot open the journal {path}: {error.strerror}") from None
 
-    If this fails with an `InputError`, the old file is as it was; after any other error nobody knows.
+
+def start_next(path: Path, file: int, number: int, data: bytes) -> int:
+    """Starts a file with this data, keeps the old one under its number, and returns the new one, open.
+
+    After an `InputError` the old file is unchanged; after any other error its state is unknown.
     """
     fresh = _unfinished(path)
     try:
@@ -66,7 +79,7 @@ def start_next(path: Path, file: int, number: int, data: bytes) -> int:
 
 
 def clean_up(path: Path, number: int) -> None:
-    """Removes what is left if the process stopped while it started a new file after this one."""
+    """Removes what remains if the process stopped while it started the file after this one."""
     with contextlib.suppress(FileNotFoundError):
         _unfinished(path).unlink()
     old = numbered(path, number)
@@ -76,7 +89,7 @@ def clean_up(path: Path, number: int) -> None:
 
 
 def older(path: Path) -> list[Path]:
-    """The older files of a journal that are still there, in their order."""
+    """The older files of a journal that still exist, in order."""
     name = re.compile(re.escape(path.name) + r"\.(\d{6,})")
     found = [
         (int(match[1]), other) for other in path.parent.iterdir() if (match := name.fullmatch(other.name))
@@ -85,7 +98,7 @@ def older(path: Path) -> list[Path]:
 
 
 def prune(path: Path, most: int | None, most_bytes: int | None) -> None:
-    """Removes the oldest files, until at most so many are left, or so many bytes."""
+    """Removes the oldest files until at most so many files, and bytes, remain."""
     if most is None and most_bytes is None:
         return
     files = older(path)
@@ -98,7 +111,7 @@ def prune(path: Path, most: int | None, most_bytes: int | None) -> None:
 
 
 def numbered(path: Path, number: int) -> Path:
-    """Where the file with this number is kept when the next has taken its name.
+    """The path of an older file with this number.
 
     >>> print(numbered(Path("test.jsonl"), 17))
     test.jsonl.000017

@@ -1,4 +1,4 @@
-"""Settings of a test: its arms' names, how long rewards may take, and what each arm gets at least."""
+"""Settings of a test: names of the arms, how long to wait for rewards, guardrails, files of the journal."""
 
 import dataclasses
 import re
@@ -41,27 +41,27 @@ class Settings:
     """
 
     arms: Sequence[str] | None = None
-    """The arms' names, in the order of their numbers."""
+    """Names of the arms, in the order of their numbers."""
     wait: str | float | None = None
-    """How long a decision waits for its reward, in seconds or as "24h"; without it, without end."""
+    """How long a decision waits for its reward: seconds, or a string such as "24h"; None: forever."""
     default: float = 0.0
     """The reward of a decision that has waited that long."""
     floor: float = 0.0
-    """The least probability of every arm."""
+    """Minimum probability of every arm."""
     control: str | int | None = None
     """The name or number of the control."""
     control_share: float = 0.0
-    """The least probability of the control."""
+    """Minimum probability of the control."""
     cap: float = 1.0
-    """The greatest probability of an arm."""
+    """Maximum probability of an arm."""
     window: int = 100_000
     """How many finished decisions are remembered, and how many units."""
     compact_every: int | None = 100_000
-    """After how many events the journal starts a new file with a snapshot; None: never."""
+    """Number of events after which the journal starts a new file with a snapshot; None: never."""
     keep_segments: int | None = None
     """How many of the journal's older files are kept; None: all."""
     keep_bytes: int | None = None
-    """How large the journal's older files may be together; None: any size."""
+    """Maximum total size of the journal's older files, in bytes; None: no limit."""
 
     def __post_init__(self) -> None:
         fill = object.__setattr__  # the dataclass is frozen
@@ -81,7 +81,7 @@ class Settings:
         if max(self.floor, self.control_share) > self.cap:
             raise InputError(f"floor and control_share cannot exceed the cap, {self.cap:g}")
         if self.control is None and self.control_share:
-            raise InputError("control_share needs control, the arm that it is for")
+            raise InputError("control_share needs control: the name or number of an arm")
         if not isinstance(self.control, str | None):
             fill(self, "control", whole("control", self.control, 0))
 
@@ -96,21 +96,21 @@ class Settings:
         return self.wait if isinstance(self.wait, float) else None
 
     def floors(self, arms: Sequence[int], control: int | None) -> np.ndarray:
-        """The least probabilities of these arms, given by number."""
+        """Minimum probabilities of these arms, given by number."""
         shares = [max(self.floor, self.control_share) if arm == control else self.floor for arm in arms]
         return np.array(shares)
 
     def check_room(self, arms: Sequence[int], control: int | None) -> None:
-        """Raises an error if the least probabilities of these arms exceed 1."""
+        """Raises an error if the minimum probabilities of these arms sum to more than 1."""
         total = float(self.floors(arms, control).sum())
         if total > 1 + 1e-12:
             raise InputError(
                 f"{len(arms)} arms with a floor of {self.floor:g} and a control_share of "
-                f"{self.control_share:g} would need {total:g} of the pulls: at most 1 is allowed"
+                f"{self.control_share:g} sum to {total:g}: at most 1 is allowed"
             )
 
     def as_dict(self) -> dict[str, Any]:
-        """The settings of the test for JSON, without those of the journal's files."""
+        """The settings without those of the journal's files, ready for JSON."""
         given = dataclasses.asdict(self)
         found = {name: value for name, value in given.items() if name not in STORAGE}
         return found | {"arms": None if self.arms is None else list(self.arms)}
@@ -124,9 +124,9 @@ class Settings:
         return cls(**given)
 
     def guarded_as_learned(self, learned: Any) -> "Settings":
-        """These settings with the guardrails of the problem that a policy was learned on, if there are any.
+        """These settings with the guardrails of the problem that a policy was learned on, if it had any.
 
-        The control is given by its number there, and has a name if arms have names.
+        The problem knows the control by its number, which becomes a name if arms have names.
         """
         if learned is None:
             return self
@@ -164,7 +164,7 @@ def _check_labels(given: Any) -> tuple[str, ...]:
     for label in given:
         check_label(label)
     if len(set(given)) < len(given):
-        raise InputError(f"no two arms may have the same name: {shown(list(given))}")
+        raise InputError(f"arms must have different names, not {shown(list(given))}")
     return tuple(given)
 
 

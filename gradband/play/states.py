@@ -1,4 +1,4 @@
-"""A player's state, as JSON can hold it: written, and checked before it is used."""
+"""A player's state for JSON: written, and checked before it is loaded."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -95,7 +95,7 @@ def _find_playable(player: "Player", state: dict[str, Any]) -> "Playable":
 
 
 def _check_all_arms(policy: Policy, state: dict[str, Any], settings: Settings) -> dict[str, Any]:
-    """What a state says of arms, completed if it is of version 2."""
+    """The arms in a state, completed if it is of version 2."""
     ever = state["arms"]
     if state["version"] == VERSION:
         first, labels = check_count("first", state["first"]), state["labels"]

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class Turn:
-    """A player's lock that is left only when everything its holder saw and did is on disk.
+    """A player's lock. Leaving it waits until everything that its holder saw and did is on disk.
 
     The lock itself is released before that, so that threads that arrive meanwhile share the next write.
-    Errors wait for the disk too: "has its reward already" is a promise that the reward is kept.
+    Errors wait for the disk too: "has its reward already" promises that the reward is stored.
     """
 
     def __init__(self, lock: Any, journal: "Journal") -> None:
@@ -47,8 +47,8 @@ class Refusal:
 
     def __enter__(self) -> NoReturn:
         raise InputError(
-            f"this {self.what} belongs to the process that opened it, and this is a fork of that process: "
-            "open one here, with another seed and another journal, or ask the process that has it"
+            f"this {self.what} belongs to the process that opened it, and this process is a fork of it: "
+            "open a new one here, with another seed and another journal, or ask the other process"
         )
 
     def __exit__(self, *error: object) -> None:

@@ -1,6 +1,6 @@
 """Shares of the arms from counts alone, and a stable hash that assigns units by shares.
 
-For whoever has a feature-flag system that assigns and counts: it needs no player and no journal.
+For feature-flag systems that assign and count by themselves: no player and no journal is needed.
 """
 
 import hashlib
@@ -32,14 +32,13 @@ def weights(
 ) -> np.ndarray:
     """The probability [K] of each arm after these counts, as a player has it for a batch.
 
-    It differs from a player's single decisions only while a policy that pulls each arm once first has not
-    done so: no arm has to be first here.
+    A player's single decisions differ only at the start, where some policies pull each arm once.
 
     Args:
         policy: A policy file, what `gb.learn` returned, or a bound policy. It must remember counts.
         pulls: How often each arm was pulled [K].
         successes: The sum of each arm's rewards [K].
-        settings: Names and guardrails of the arms. By default the guardrails of the problem that the policy
+        settings: Names of the arms and guardrails. By default the guardrails of the problem that the policy
             was learned on.
         trust: For a policy file with a class of your own: the class, or the Python file that has it.
     """
@@ -52,13 +51,13 @@ def weights(
     if not isinstance(own, Counting):
         raise InputError(f"{own.name} remembers more than counts: use a player")
     if own.forgets:
-        raise InputError(f"{own.name} forgets, so what it remembers is not in the counts: use a player")
+        raise InputError(f"{own.name} forgets old rewards, so counts are not enough: use a player")
     counts = Counts(_numbers("pulls", pulls), _numbers("successes", successes))
     arms = number_of_arms(len(counts.pulls))
     if len(counts.sums) != arms:
-        raise InputError(f"there are pulls of {arms} arms and successes of {len(counts.sums)}")
+        raise InputError(f"there are pulls of {arms} arms, but successes of {len(counts.sums)}")
     if arms != own.arms and not own.flexible:
-        raise InputError(f"{own.name} is for {own.arms} arms, and there are counts of {arms}")
+        raise InputError(f"{own.name} is for {own.arms} arms, but there are counts of {arms}")
     known = Arms(arms, settings.arms, opens=False)
     check_settings(own, settings, known)
     memory = Memory(playable, settings, known)
@@ -69,18 +68,18 @@ def weights(
 
 
 def assign(unit: str, weights: Sequence[float] | np.ndarray, salt: str = "") -> int:
-    """The arm of a unit: the same each time, and each arm for its share of all units.
+    """The arm of a unit: always the same one, and each arm for its share of all units.
 
     u is the first 53 bits of SHA-256 of "salt:unit" in UTF-8, divided by 2⁵³; the arm is the first whose
-    cumulated share exceeds u. If shares change, some units change arms: store what a unit had if it must
-    not change.
+    cumulative share exceeds u. If shares change, some units change arms: store the arm of a unit that must
+    keep it.
 
     >>> assign("user-17", [0.5, 0.5]), assign("user-17", [0.5, 0.5], salt="buttons")
     (0, 1)
 
     Args:
-        unit: Who gets an arm, as the id of a user.
-        weights: The arms' shares [K].
+        unit: The id of a user, for example.
+        weights: Shares of the arms [K].
         salt: The name of the test, so that tests assign independently.
     """
     if not isinstance(unit, str) or not isinstance(salt, str):

@@ -4,6 +4,7 @@ A policy file names its class, but never makes the program import anything: the 
 provides the class, or the Python file that defines it.
 """
 
+import contextlib
 import functools
 import importlib.util
 import itertools
@@ -15,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from gradband.core.errors import InputError, shown, unknown
-from gradband.policies import POLICIES, TABLES, Policy
+from gradband.policies.base import Policy
 
 Trust = type[Policy] | str | PathLike[str] | Sequence["type[Policy] | str | PathLike[str]"]
 """a class of policies, a Python file with such classes, or several of these"""
@@ -26,7 +27,7 @@ _numbers = itertools.count()
 def describe_class(policy: Policy) -> dict[str, str]:
     """Entries of a policy file for a class from outside the library: `module:Class` and its file."""
     kind = type(policy)
-    if (POLICIES | TABLES).get(kind.name) is kind:
+    if _find_in_library(kind.name) is kind:
         return {}
     file = Path(getattr(sys.modules.get(kind.__module__), "__file__", None) or "")
     module = file.stem if kind.__module__.startswith(LOADED) else kind.__module__
@@ -35,11 +36,13 @@ def describe_class(policy: Policy) -> dict[str, str]:
 
 def find_class(about: dict[str, Any], trust: Trust | None) -> type[Policy]:
     """The class of a policy file: one of the library, or one that the user trusts."""
-    name, given, known = about["policy"], about.get("class"), POLICIES | TABLES
-    if given is None and (trust is None or name in known):
-        if not isinstance(name, str) or name not in known:
-            raise unknown("policy", name, known)
-        return known[name]
+    name, given = about["policy"], about.get("class")
+    if given is None:
+        known = _find_in_library(name)
+        if known is not None:
+            return known
+        if trust is None:
+            raise unknown("policy", name, library_policies())
     if not isinstance(given, str) or ":" not in given:
         raise InputError(f"a policy file's class must be like module:Class, not {shown(given)}")
     wanted = given.partition(":")[2]
@@ -53,6 +56,26 @@ def find_class(about: dict[str, Any], trust: Trust | None) -> type[Policy]:
         if isinstance(found, type) and issubclass(found, Policy) and found.__qualname__ == wanted:
             return found
     raise InputError(f"this policy has the class {shown(given)}, which is not among those that you trust")
+
+
+def _find_in_library(name: Any) -> type[Policy] | None:
+    """The library's policy with this name. Most have a file of that name, so that no other is imported."""
+    if not isinstance(name, str):
+        return None
+    file = name.replace("-", "_")
+    if file.isidentifier():
+        with contextlib.suppress(ImportError):
+            for kind in vars(importlib.import_module(f"gradband.policies.{file}")).values():
+                if isinstance(kind, type) and issubclass(kind, Policy) and vars(kind).get("name") == name:
+                    return kind
+    return library_policies().get(name)
+
+
+def library_policies() -> dict[str, type[Policy]]:
+    """The library's policies by name, also those that are not listed."""
+    from gradband.policies import library
+
+    return library.POLICIES | library.TABLES
 
 
 def load_module(path: str | PathLike[str]) -> ModuleType:

@@ -9,7 +9,7 @@ import numpy as np
 from gradband.core import figures, files, tensor_file
 from gradband.core.errors import InputError, shown, unknown, whole
 from gradband.core.results import Result, TextTable
-from gradband.policies import Params, Policy
+from gradband.policies.base import Params, Policy
 from gradband.policies.own import Trust, describe_class, find_class
 
 if TYPE_CHECKING:

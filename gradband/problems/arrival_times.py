@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import polars
 
 POINTS = 40  # of the distribution
-SHOWN = 5  # rows that an error lists
+
 UNITS = 1_000_000  # a second, in the microseconds of Polars
 
 
@@ -36,8 +36,8 @@ def measure_delay(data: Any, experiment: str, decided: str, rewarded: str) -> tu
         raise InputError(f"{source.name} has no column {', '.join(missing)}: a delay needs both times")
     frame = source.take([experiment, decided, rewarded])
     start, end = (_seconds(frame[name]) for name in (decided, rewarded))
-    _refuse(source.name, np.isnan(start), f"no time in {decided}")
-    _refuse(source.name, end < start, f"an earlier time in {rewarded} than in {decided}")
+    frames.refuse(np.isnan(start), f"no time in {decided}", source.name)
+    frames.refuse(end < start, f"an earlier time in {rewarded} than in {decided}", source.name)
     known = ~np.isnan(end)
     if not known.any():
         raise InputError(f"{source.name} has no time in {rewarded} at all: there is no delay to measure")
@@ -94,12 +94,3 @@ def _seconds(column: "polars.Series") -> np.ndarray:
             f"{row} does not"
         )
     return numbers.fill_null(float("nan")).to_numpy()
-
-
-def _refuse(name: str, bad: np.ndarray, what: str) -> None:
-    """Raises an error that lists rows which have something that they should not have."""
-    rows = np.flatnonzero(bad) + 1
-    if len(rows):
-        listed = ", ".join(map(str, rows[:SHOWN])) + (", …" if len(rows) > SHOWN else "")
-        have = "row has" if len(rows) == 1 else "rows have"
-        raise InputError(f"{name}: {len(rows)} {have} {what} ({listed})")

@@ -18,7 +18,7 @@ import scipy  # whose parts are imported when they are needed
 
 from gradband.problems import priors, rewards
 from gradband.problems.context_rows import ContextRows
-from gradband.problems.fitting import Fit, Functions, delta_method, maximise
+from gradband.problems.likelihood import Fit, Functions, delta_method, maximise
 from gradband.problems.revenue import noise_of
 
 POOL = 500  # rows of features in a problem

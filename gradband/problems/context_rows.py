@@ -62,21 +62,21 @@ def read(data: Any, columns: Columns, context: tuple[str, ...]) -> ContextRows:
     frame = source.take(wanted)
     experiment, arm = (_numbered(frame[name]) for name in (columns.experiment, columns.arm))
     pulls, *numbers = (_numbers(frame[name]) for name in (columns.pulls, *given))
-    _refuse(columns.pulls, (pulls < 1) | (pulls % 1 != 0), "must be a whole number of at least 1")
+    frames.refuse((pulls < 1) | (pulls % 1 != 0), f"no whole number of at least 1 in {columns.pulls!r}")
     if measured:
-        _refuse(columns.variance, numbers[1] < 0, "must not be negative")
+        frames.refuse(numbers[1] < 0, f"a negative number in {columns.variance!r}")
         successes, variances = pulls * numbers[0], numbers[1]
     else:
         successes, variances = numbers[0], None
         wrong = (successes < 0) | (successes > pulls) | (successes % 1 != 0)
-        _refuse(columns.successes, wrong, "must be a whole number, and no more than the pulls")
+        frames.refuse(wrong, f"no whole number from 0 to the pulls in {columns.successes!r}")
     names, features = [INTERCEPT], [np.ones(len(frame))]
     for name in context:
         for label, values in _encoded(frame[name]):
             names.append(label)
             features.append(values)
     if len(names) > MOST_FEATURES:
-        raise InputError(f"there may be {MOST_FEATURES - 1} features, not {len(names) - 1}")
+        raise InputError(f"there may be at most {MOST_FEATURES - 1} features, not {len(names) - 1}")
     order = np.argsort(experiment, kind="stable")
     starts = np.concatenate([[0], np.cumsum(np.bincount(experiment))])
     found = ContextRows(
@@ -98,7 +98,7 @@ def _checked(found: ContextRows) -> ContextRows:
     if len(found) < FEWEST:
         raise InputError(f"{len(found)} experiments with at least two arms are too few to learn from")
     if found.sizes.max() > MOST_ROWS:
-        what = f"an experiment has {found.sizes.max()} rows, and {MOST_ROWS} are allowed"
+        what = f"an experiment has {found.sizes.max()} rows, but at most {MOST_ROWS} are allowed"
         raise InputError(f"{what}: add up the pulls of visitors who are alike")
     spread = found.features[:, 1:].std(0)
     scaled = (found.features[:, 1:] - found.features[:, 1:].mean(0)) / np.where(spread > 0, spread, 1)
@@ -114,14 +114,14 @@ def _checked(found: ContextRows) -> ContextRows:
 def _numbered(column: Any) -> np.ndarray:
     """Names by their ranks."""
     names = frames.as_names(column)
-    _refuse(column.name, (names.str.strip_chars() == "").to_numpy(), "must not be empty")
+    frames.refuse((names.str.strip_chars() == "").to_numpy(), f"nothing in {column.name!r}")
     ranks: np.ndarray = names.rank("dense").to_numpy().astype(np.int64) - 1
     return ranks
 
 
 def _numbers(column: Any) -> np.ndarray:
     values: np.ndarray = frames.as_numbers(column).fill_null(np.nan).to_numpy()
-    _refuse(column.name, ~(np.abs(values) < 1e15), "must be a finite number")
+    frames.refuse(~(np.abs(values) < 1e15), f"no finite number in {column.name!r}")
     return values
 
 
@@ -134,13 +134,6 @@ def _encoded(column: Any) -> list[tuple[str, np.ndarray]]:
             raise InputError(f"{column.name!r} has {len(names)} values: at most {MOST_VALUES} are allowed")
         return [(f"{column.name}={name}", (ranks == i) * 1.0) for i, name in enumerate(names) if i]
     return [(column.name, _numbers(column))]
-
-
-def _refuse(name: str, wrong: np.ndarray, wanted: str) -> None:
-    rows = np.flatnonzero(wrong) + 1
-    if len(rows):
-        first = ", ".join(map(str, rows[:5])) + (", …" if len(rows) > 5 else "")
-        raise InputError(f"{name!r} {wanted}: see {'row' if len(rows) == 1 else 'rows'} {first}")
 
 
 def names_of(context: Any) -> tuple[str, ...]:

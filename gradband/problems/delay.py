@@ -84,7 +84,7 @@ class GeometricDelay(Delay):
 class MeasuredDelay(Delay):
     """Shares of rewards that were observed within some numbers of pulls; in between, shares rise evenly.
 
-    What is missing from 1 at the end never arrives.
+    If the last share is below 1, the rest never arrives.
 
     >>> MeasuredDelay(pulls=(100, 1000), shares=(0.5, 0.9)).within(np.array([50.0, 100.0, 5000.0])).tolist()
     [0.25, 0.5, 0.9]
@@ -107,7 +107,7 @@ class MeasuredDelay(Delay):
             set_fields(self, **{name: found})
         if len(self.pulls) != len(self.shares):
             raise InputError(
-                f"delay has {len(self.pulls)} pulls and {len(self.shares)} shares, not as many"
+                f"delay needs one share for each of its {len(self.pulls)} pulls, not {len(self.shares)}"
             )
         if (np.diff(self.pulls) <= 0).any() or (np.diff(self.shares) < 0).any():
             raise InputError("delay.pulls must rise, and delay.shares must not fall")

@@ -1,23 +1,20 @@
 """A problem from past experiments: a fitted prior, the usual numbers of arms and pulls, and warnings."""
 
 import dataclasses
-import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-import numpy as np
-
 from gradband.core import files
 from gradband.core import progress as progress_bars
-from gradband.core.errors import InputError, number_of_arms, shown, unknown, whole
+from gradband.core.errors import InputError, shown, unknown
 from gradband.core.results import Result, TextTable
 from gradband.problems import fitting, revenue
 from gradband.problems import past_experiments as past
 from gradband.problems.arrival_times import measure_delay
-from gradband.problems.delay import Delay, read_delay
-from gradband.problems.fitting import Fit
-from gradband.problems.guardrails import Guardrails
+from gradband.problems.delay import Delay
+from gradband.problems.design import Design, DesignSettings
+from gradband.problems.likelihood import FEW, LIKELIHOODS, Fit, FittedPriors
 from gradband.problems.past_experiments import USUAL, Columns, Experiments
 from gradband.problems.priors import Prior
 from gradband.problems.problem import Problem
@@ -27,7 +24,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 PRIORS = ("pooled", "hierarchical", "varying", "mixture")
-LIKELIHOODS = "Log-likelihoods are means over held-out experiments."
 PRIORS_OF_REVENUE = revenue.GAUSSIAN + revenue.ZERO_INFLATED
 EXPERIMENTS_FILE = "experiments.safetensors"
 
@@ -50,57 +46,8 @@ class RowSettings(TypedDict, total=False):
     context: str | list[str]
 
 
-class DesignSettings(TypedDict, total=False):
-    """What `fit` takes about the design of future tests: the fields of `Design`."""
-
-    arms: int | None
-    horizon: int | None
-    pulls_per_round: int
-    afterwards: int
-    guardrails: Guardrails | dict[str, Any] | None
-    delay: Delay | dict[str, Any] | None
-
-
 class FitSettings(DesignSettings, RowSettings):
     """What `fit` takes about past experiments and about future tests."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Design:
-    """The design of future tests; None means as in past experiments."""
-
-    arms: int | None = None
-    horizon: int | None = None
-    pulls_per_round: int = 1
-    afterwards: int = 0
-    guardrails: Any = None
-    delay: Any = None
-
-    def __post_init__(self) -> None:
-        for name, read in (("guardrails", Guardrails.read), ("delay", read_delay)):
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, read(getattr(self, name)))
-        whole("pulls_per_round", self.pulls_per_round)
-        whole("afterwards", self.afterwards, least=0)
-        if self.horizon is not None:
-            whole("horizon", self.horizon)
-
-    def like(self, found: Experiments) -> "Design":
-        """This design with the usual number of arms and pulls of experiments, in whole batches."""
-        arms = usual_arms(found, self.arms)
-        horizon = self.horizon or usual_horizon(found, arms, self.pulls_per_round)
-        if horizon % self.pulls_per_round:
-            batches = f"batches of {self.pulls_per_round}"
-            raise InputError(f"{horizon} pulls cannot be divided into {batches}: set horizon (--horizon)")
-        return dataclasses.replace(self, arms=arms, horizon=horizon)
-
-    def as_dict(self) -> dict[str, Any]:
-        return vars(self) | {"guardrails": None, "delay": None} | self.special()
-
-    def special(self) -> dict[str, Any]:
-        """What most tests do not have, as in a problem file."""
-        found = {name: getattr(self, name) for name in ("guardrails", "delay")}
-        return {name: value.describe() for name, value in found.items() if value is not None}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,7 +83,7 @@ class FittedProblem(Result):
         )
 
     @property
-    def priors(self) -> "FittedPriors":
+    def priors(self) -> FittedPriors:
         """All fitted priors with the likelihoods of held-out experiments, the best first."""
         return FittedPriors(self.fits)
 
@@ -217,56 +164,6 @@ class FittedProblem(Result):
         }
         files.write_text(paths["problem"], files.toml(written) + "\n")
         return {what: str(path) for what, path in paths.items()}
-
-
-@dataclasses.dataclass(frozen=True)
-class FittedPriors(Result):
-    """Priors that were fitted to the same experiments, the best on those held out first."""
-
-    fits: tuple[Fit, ...]
-
-    def __len__(self) -> int:
-        return len(self.fits)
-
-    def __iter__(self) -> Iterator[Fit]:
-        return iter(self.fits)
-
-    def __getitem__(self, which: int | str) -> Fit:
-        """A fit by its place or its name."""
-        if isinstance(which, int):
-            return self.fits[which]
-        for entry in self.fits:
-            if entry.name == which:
-                return entry
-        raise KeyError(which)
-
-    def __repr__(self) -> str:
-        return f"FittedPriors({', '.join(f'{entry.name} {entry.score}' for entry in self.fits)})"
-
-    def as_dict(self) -> dict[str, Any]:
-        """All fits, ready for JSON."""
-        return {"priors": [entry.as_dict(self.fits[0]) for entry in self.fits]}
-
-    def records(self) -> list[dict[str, Any]]:
-        """One row per prior; its numbers are columns, empty where a prior has no such number."""
-        names = list(dict.fromkeys(name for entry in self.fits for name in entry.numbers))
-        rows = []
-        for entry in self.fits:
-            row = {key: value for key, value in entry.as_dict(self.fits[0]).items() if key != "numbers"}
-            found = {name: entry.numbers.get(name) for name in names}
-            rows.append(row | {name: value and value.mean for name, value in found.items()})
-        return rows
-
-    def tables(self) -> list[TextTable]:
-        rows = []
-        for entry in self.fits:
-            row = entry.as_dict(self.fits[0])
-            numbers = ", ".join(f"{name} {value.mean:.4g}" for name, value in entry.numbers.items())
-            below = f"{row['below']:.3f}" if row["below"] else ""
-            se = f"{row['below_se']:.3f}" if row["below"] and math.isfinite(row["below_se"]) else ""
-            rows.append([entry.name, numbers, f"{row['log_likelihood']:.3f}", below, se])
-        columns = ["prior", "what it says", "log-likelihood", "below the best", "± se"]
-        return [TextTable("Fitted priors", columns, rows, LIKELIHOODS, texts=2)]
 
 
 def fit(
@@ -395,7 +292,7 @@ def _measured(data: Any, how: RowSettings, test: Design) -> tuple[Delay, str] | 
         return None
     if not (decided and rewarded) or test.delay is not None:
         both = "decided and rewarded (--decided, --rewarded)"
-        raise InputError(f"{both} belong together, and measure a delay that is not given")
+        raise InputError(f"{both} must be given together, and without a delay: they measure it")
     return measure_delay(data, how.get("experiment", USUAL.experiment), decided, rewarded)
 
 
@@ -424,7 +321,7 @@ def fit_problem(
 def check_prior(name: str, arms_matter: bool) -> None:
     """Raises an error for names of priors that are not fitted."""
     if name and arms_matter:
-        raise InputError("a prior (--prior) does not apply where arms matter: each has a prior of its own")
+        raise InputError("no prior (--prior) can be chosen if arms matter: each arm has its own")
     if name and name not in PRIORS + PRIORS_OF_REVENUE:
         raise unknown("prior", name, PRIORS + PRIORS_OF_REVENUE)
 
@@ -437,40 +334,22 @@ def check_rewards(found: Experiments, prior: str, unit: str) -> None:
         size = "from 0 to 1" if binary else "of any size"
         raise InputError(f"a {prior} prior is not for rewards {size}: use {kinds}")
     if unit and binary:
-        raise InputError(f"successes have no unit such as {shown(unit)}: it is for rewards of any size")
+        raise InputError(f"a unit such as {shown(unit)} is for rewards of any size: successes have none")
     if found.labels and not binary:
         raise InputError("arms_matter (--arms-matter) needs rewards from 0 to 1")
-
-
-def usual_arms(found: Experiments, given: int | None) -> int:
-    """The number of arms of a test: as given, or the most common among experiments."""
-    if found.labels:
-        if given not in (None, len(found.labels)):
-            raise InputError(
-                f"with arms_matter (--arms-matter) there are {len(found.labels)} arms, not {given}"
-            )
-        return len(found.labels)
-    return int(np.bincount(found.sizes).argmax()) if given is None else number_of_arms(given, 2)
-
-
-def usual_horizon(found: Experiments, arms: int, pulls_per_round: int) -> int:
-    """Pulls of a test: as many per arm as in the median experiment, in whole batches."""
-    totals = np.add.reduceat(found.pulls, found.starts[:-1])
-    pulls = max(2 * arms, round(float(np.median(totals / found.sizes)) * arms))
-    return max(1, round(pulls / pulls_per_round)) * pulls_per_round
 
 
 def warnings(experiments: int, held_out: int) -> list[str]:
     """Warnings if there are few experiments."""
     found = []
-    if experiments < fitting.FEW:
+    if experiments < FEW:
         found.append(
             f"Warning: {experiments} experiments say little about the next one. Only simple priors were "
-            f"fitted, and only roughly; at least {fitting.FEW} experiments are needed for more."
+            f"fitted, and only roughly; at least {FEW} experiments are needed for more."
         )
     if held_out < FEWEST:
         found.append(
             f"Warning: with {held_out} held out, it is unclear which prior is better and how much a policy "
-            f"gains: that takes at least {FEWEST}."
+            f"gains: at least {FEWEST} are needed."
         )
     return found

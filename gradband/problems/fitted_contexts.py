@@ -11,7 +11,7 @@ from gradband.core.errors import InputError, number_of_arms
 from gradband.problems import context_fit
 from gradband.problems.context_rows import ContextRows, names_of, read
 from gradband.problems.fitted import Design, FittedProblem, warnings
-from gradband.problems.fitting import per_experiment
+from gradband.problems.likelihood import per_experiment
 from gradband.problems.past_experiments import Columns
 
 if TYPE_CHECKING:

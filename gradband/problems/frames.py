@@ -1,7 +1,7 @@
 """Tables from anywhere as columns of Polars: data frames, relations, arrays, CSV and Parquet files.
 
-Whatever a table comes from, its columns then have the same values and the same missing ones, so that fits
-and errors are the same.
+Wherever a table comes from, its columns have the same values and the same missing values, so that fits and
+errors are the same.
 """
 
 import dataclasses
@@ -22,6 +22,7 @@ from gradband.problems import delimited
 if TYPE_CHECKING:
     import polars
 
+SHOWN = 5  # invalid rows that an error lists
 ALLOWED = (
     "the path of a CSV or Parquet file, a data frame (pandas, Polars, PyArrow, DuckDB or another that "
     "narwhals knows), a structured array, or a dictionary of columns"
@@ -268,3 +269,21 @@ def as_numbers(column: "polars.Series") -> "polars.Series":
 
 def _in_line(error: Exception) -> str:
     return " ".join(str(error).split())
+
+
+def refuse(bad: np.ndarray, what: str, name: str = "") -> None:
+    """Raises an error if rows have something invalid. They are counted from 1; `name` is the table's."""
+    rows = np.flatnonzero(bad) + 1
+    if len(rows):
+        listed = list_rows([str(row) for row in rows[:SHOWN]], len(rows), what)
+        raise InputError(f"{name}: {listed}" if name else listed)
+
+
+def list_rows(first: list[str], count: int, what: str) -> str:
+    """So many rows with something invalid, of which the first are named.
+
+    >>> list_rows(["1", "5"], 2, "no reward")
+    '2 rows have no reward (1, 5)'
+    """
+    more = ", …" if count > len(first) else ""
+    return f"{count} {'row has' if count == 1 else 'rows have'} {what} ({', '.join(first)}{more})"

@@ -1,4 +1,4 @@
-"""Guardrails of a problem: what every arm gets at least, and what none exceeds, in every round."""
+"""Guardrails of a problem: minimum and maximum probabilities of the arms in every round."""
 
 import dataclasses
 from typing import Any
@@ -21,11 +21,11 @@ class Guardrails:
     """
 
     floor: float = 0.0
-    """the least probability of every arm"""
+    """minimum probability of every arm"""
     control_share: float = 0.0
-    """the least probability of the control"""
+    """minimum probability of the control"""
     cap: float = 1.0
-    """the greatest probability of an arm"""
+    """maximum probability of an arm"""
     control: int = 0
     """the number of the control"""
 
@@ -58,11 +58,11 @@ class Guardrails:
         if total > 1 + 1e-12:
             raise InputError(
                 f"{arms} arms with a floor of {self.floor:g} and a control_share of {self.control_share:g} "
-                f"would need {total:g} of the pulls: at most 1 is allowed"
+                f"sum to {total:g}: at most 1 is allowed"
             )
 
     def floors(self, arms: int) -> np.ndarray:
-        """The least probability of each arm [K]."""
+        """Minimum probabilities of the arms [K]."""
         floors = np.full(arms, self.floor)
         floors[self.control] = max(self.floor, self.control_share)
         return floors

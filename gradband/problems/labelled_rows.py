@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 MOST_CLASSES = 200
 MOST_FEATURES = 1000
-SHOWN = 5  # invalid rows that an error names
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +44,7 @@ def read(data: Any, label: Any, columns: Any = ()) -> LabelledRows:
     wanted = _wanted(columns, table.columns, label)
     frame = table.take([label, *wanted])
     names = frames.as_names(frame[label])
-    _refuse(f"no class in {label!r}", (names.str.strip_chars() == "").to_numpy())
+    frames.refuse((names.str.strip_chars() == "").to_numpy(), f"no class in {label!r}")
     classes = names.unique().sort()
     if not 2 <= len(classes) <= MOST_CLASSES:
         found = f"{len(classes)} in {len(names)} rows"
@@ -74,7 +73,6 @@ def _of_array(features: np.ndarray, label: Any) -> tuple[dict[str, Any], str]:
 
 
 def _wanted(columns: Any, known: tuple[str, ...], label: str) -> tuple[str, ...]:
-    """The columns with features."""
     if not isinstance(columns, list | tuple) or not all(isinstance(name, str) for name in columns):
         raise InputError(f"features must be a list of columns, not {shown(columns)}")
     wanted = tuple(columns) or tuple(name for name in known if name != label)
@@ -91,21 +89,11 @@ def _wanted(columns: Any, known: tuple[str, ...], label: str) -> tuple[str, ...]
 def _numbers(column: "polars.Series") -> np.ndarray:
     """A column of features, or an error that names its invalid rows."""
     values = frames.as_numbers(column)
-    _refuse(f"no number in {column.name!r}", values.is_null().to_numpy())
+    frames.refuse(values.is_null().to_numpy(), f"no number in {column.name!r}")
     found: np.ndarray = values.to_numpy()
-    _refuse(
-        f"no finite number in {column.name!r} (write text as columns of 0 and 1)",
-        ~(np.abs(found) < 1e30),
-    )
+    text = f"no finite number in {column.name!r}, where text must be columns of 0 and 1"
+    frames.refuse(~(np.abs(found) < 1e30), text)
     return found
-
-
-def _refuse(what: str, bad: np.ndarray) -> None:
-    """Raises an error if rows are invalid; they are counted from 1."""
-    rows = np.flatnonzero(bad) + 1
-    if len(rows):
-        listed = ", ".join(map(str, rows[:SHOWN])) + (", …" if len(rows) > SHOWN else "")
-        raise InputError(f"{len(rows)} {'row has' if len(rows) == 1 else 'rows have'} {what}: {listed}")
 
 
 def read_file(path: Path, label: Any, columns: Any = ()) -> LabelledRows:

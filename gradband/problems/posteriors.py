@@ -1,13 +1,13 @@
 """What an experiment's results say about its arms, under each kind of fitted prior.
 
-All have the same methods: `edges` is what results say about the level of each experiment, `means` draws its
-arms given that, `thinned` divides real results into a part that explores and the rest, and `sampled` draws
+All have the same methods: `edges` describes the level of each experiment given its results, `means` draws
+its arms from that, `thinned` divides real results into an exploring part and the rest, and `sampled` draws
 what arms show while they are explored.
 """
 
 import dataclasses
 import math
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import scipy  # whose parts are imported when they are needed
@@ -20,34 +20,6 @@ from gradband.solvers.levels import components_of
 NODES = 9  # of how far arms vary around their level
 LEVELS = 256  # of amounts
 REACH = 6.0  # standard deviations
-
-
-class Posterior(Protocol):
-    """What results say about arms, under some prior."""
-
-    def log_likelihood(self, experiments: Experiments) -> np.ndarray:
-        """Log-likelihoods [E] of experiments, up to a constant that priors of a kind share."""
-        ...
-
-    def edges(self, experiments: Experiments) -> np.ndarray:
-        """What `means` needs to know of each experiment [E, …]."""
-        ...
-
-    def means(self, edges: np.ndarray, arms: Experiments, rng: np.random.Generator) -> np.ndarray:
-        """Arms [count, K] or [count, 2, K] of experiments with K arms each, drawn given their results."""
-        ...
-
-    def thinned(
-        self, experiments: Experiments, explored: np.ndarray, rng: np.random.Generator
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Mean rewards [E, K] in `explored` of the pulls at random, and in the others."""
-        ...
-
-    def sampled(
-        self, drawn: np.ndarray, experiments: Experiments, explored: np.ndarray, rng: np.random.Generator
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Mean rewards [E, K] in so many pulls of arms that were drawn, and their means."""
-        ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,6 +51,7 @@ class Components:
         return self.log_weights + np.add.reduceat(each, experiments.starts[:-1], axis=0)
 
     def log_likelihood(self, experiments: Experiments) -> np.ndarray:
+        """Log-likelihoods [E] of experiments, up to a constant that priors of a kind share."""
         return np.asarray(scipy.special.logsumexp(self.log_joint(experiments), axis=1))
 
     def edges(self, experiments: Experiments) -> np.ndarray:
@@ -96,6 +69,7 @@ class Components:
     def thinned(
         self, experiments: Experiments, explored: np.ndarray, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
+        """Mean rewards [E, K] in `explored` of the pulls at random, and in the others."""
         pulls, wins = (
             x.astype(np.int64).reshape(explored.shape) for x in (experiments.pulls, experiments.successes)
         )
@@ -105,6 +79,7 @@ class Components:
     def sampled(
         self, drawn: np.ndarray, experiments: Experiments, explored: np.ndarray, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
+        """Mean rewards [E, K] in so many pulls of arms that were drawn, and their means."""
         return rng.binomial(explored, drawn) / explored, drawn
 
 
@@ -246,6 +221,10 @@ def shrinks(prior: priors.Prior) -> bool:
     alike = isinstance(prior, priors.Beta) and len({*zip(prior.a, prior.b, strict=True)}) == 1
     kinds = priors.Hierarchical | priors.Mixture | priors.Gaussian
     return alike or isinstance(prior, kinds | priors.HierarchicalGaussian | priors.ZeroInflated)
+
+
+Posterior = Components | NormalLevels | Purchases
+"""what results say about arms, under some prior"""
 
 
 def posterior_of(prior: Any) -> Posterior:

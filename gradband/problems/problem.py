@@ -71,15 +71,15 @@ class Problem:
         set_fields(self, pulls_per_round=whole("pulls_per_round", self.pulls_per_round))
         set_fields(self, afterwards=whole("afterwards", self.afterwards, least=0))
         if self.afterwards and not self.prior.knows_means:
-            raise InputError("afterwards needs known means, and this prior has none")
+            raise InputError("afterwards needs known means, which this prior lacks")
         if self.prior.contextual:
             apart = {"pulls_per_round": self.pulls_per_round > 1, "afterwards": self.afterwards > 0}
             apart["delay"] = self.delay is not None
             for what in (name for name, used in apart.items() if used):
-                raise InputError(f"{what} does not work with contexts: each pull has one of its own")
+                raise InputError(f"{what} does not work with contexts: each pull has its own")
         if self.horizon % self.pulls_per_round:
             raise InputError(
-                f"the horizon counts pulls, and {self.horizon} is not a multiple of "
+                f"the horizon counts pulls, but {self.horizon} is not a multiple of "
                 f"pulls_per_round = {self.pulls_per_round}"
             )
         priors.check_draws(self.prior, self.horizon)
@@ -102,7 +102,7 @@ class Problem:
 
     @property
     def pulls(self) -> int:
-        """All pulls: those of the horizon, and those afterwards."""
+        """All pulls: those of the horizon and those afterwards."""
         return self.horizon + self.afterwards
 
     @property
@@ -124,7 +124,7 @@ class Problem:
     def unguarded(self, what: str) -> None:
         """Raises an error if there are guardrails, which `what` does not support."""
         if self.guardrails is not None:
-            raise InputError(f"{what} knows no guardrails: leave them out of the problem for it")
+            raise InputError(f"{what} does not support guardrails: remove them from the problem")
 
     def reward(self, key: Array, instance: Instance, arm: Array, t: Array) -> Array:
         """The reward Y[arm, t] of an instance; the key is the round's."""

@@ -19,7 +19,16 @@ import scipy  # whose parts are imported when they are needed
 from gradband.core.errors import InputError
 from gradband.core.statistics import Mean
 from gradband.problems import fitting, priors, rewards
-from gradband.problems.fitting import FEW, Fit, Functions, delta_method, maximise, per_experiment
+from gradband.problems.likelihood import (
+    FEW,
+    Fit,
+    Functions,
+    delta_method,
+    gauss_hermite,
+    log_sum,
+    maximise,
+    per_experiment,
+)
 from gradband.problems.past_experiments import Experiments
 
 NODES = 24  # of the quadrature over the level of amounts
@@ -221,7 +230,7 @@ def amounts_likelihood(
     The logarithm of the level is integrated out by Gauss–Hermite quadrature, around `where` it is.
     """
     assert found.buyers is not None
-    nodes, weights = fitting.gauss_hermite(NODES)
+    nodes, weights = gauss_hermite(NODES)
     centre, spread = where or whereabouts(x, found, shape, scale)
     level = centre[:, None] + math.sqrt(2) * spread[:, None] * nodes  # [E, Q]
     sd = math.exp(x[1])
@@ -229,7 +238,7 @@ def amounts_likelihood(
     arms = per_experiment(sums_likelihood(found, shape, scale, math.exp(x[2]), level[found.owner]), found)
     inside = log_prior + arms + np.log(weights) + nodes**2
     unit = per_experiment((found.buyers > 0) * math.log(scale), found)
-    return fitting.log_sum(inside, (1,)) + np.log(spread) + 0.5 * math.log(2) - unit
+    return log_sum(inside, (1,)) + np.log(spread) + 0.5 * math.log(2) - unit
 
 
 def sums_likelihood(

@@ -30,10 +30,10 @@ def draw(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Means [count, K] of experiments given their counts, and the experiment [count] of each instance.
 
-    Of revenue, they are arms as its rewards describe them [count, 2, K].
+    With revenue, they are arms as its rewards describe them [count, 2, K].
 
-    Instances cycle through the experiments in random order. Each has K of its experiment's arms at random;
-    if there are fewer, the others are new arms of the same experiment.
+    Instances cycle through the experiments in random order. Each has K random arms of its experiment; if
+    there are fewer, the others are new arms of the same experiment.
     """
     rng = np.random.default_rng(seed)
     owner = np.resize(rng.permutation(len(experiments)), count)

@@ -58,8 +58,9 @@ def check(
 
     The promise comes from posterior draws `given` the counts, or from draws of the prior itself. Of
     experiments with more arms, K at random are used; those with fewer are skipped. There is no check if
-    successes in [0, 1] are not whole numbers, which cannot be thinned. Of revenue, a part of an arm's pulls
-    has a mean that is normal around that of all; of known buyers a part buys in it, and pays a part.
+    successes in [0, 1] are not whole numbers, which cannot be thinned. With revenue, the mean of a part of
+    the pulls is normal around the mean of all; if buyers are known, some fall into that part, and pay a
+    share of the amounts.
     """
     large = experiments.only(np.flatnonzero(experiments.sizes >= arms))
     fractions = (large.pulls % 1).any() or (large.variances is None and (large.successes % 1).any())

@@ -23,18 +23,18 @@ from gradband.serve.tokens import Token
 
 DESCRIPTION = """Plays bandit policies for many tests at once.
 
-Every answer is on disk before it is sent. Requests with an id may be repeated: nothing is done twice."""
+Every answer is on disk before it is sent. You can repeat requests with an id: nothing happens twice."""
 TOLD = {
     400: "The body is not JSON.",
     401: "There is no valid token.",
     403: "The token's role does not allow this.",
     404: "There is no such test, arm, policy or decision.",
     408: "The body did not arrive in time.",
-    409: "This contradicts what was done before.",
+    409: "This conflicts with an earlier request.",
     413: "The body is too large.",
     415: "The body is not JSON.",
     422: "The request is invalid.",
-    429: "The token has made too many requests; Retry-After says when to go on.",
+    429: "The token has made too many requests; Retry-After says when to try again.",
     503: "The database did not confirm; repeat the request.",
 }
 ERRORS: dict[int | str, dict[str, Any]] = {
@@ -164,7 +164,7 @@ def add_decisions(app: FastAPI) -> None:
 
 
 def add_reports(app: FastAPI) -> None:
-    """The answer to who won, in three forms."""
+    """Reports on a test, in three formats."""
     kinds = {"json": "application/json", "csv": "text/csv", "html": "text/html"}
     described: dict[int | str, dict[str, Any]] = {200: {"content": {kind: {} for kind in kinds.values()}}}
 
@@ -172,12 +172,12 @@ def add_reports(app: FastAPI) -> None:
     async def report(
         service: The, _: Read, key: KeyPath, format: Literal["json", "csv", "html"] = "json"
     ) -> Response:
-        """Who leads, by how much, and whether one may stop."""
+        """Who leads, by how much, and whether you may stop."""
         found = await service.reporter.read(service.reports.report, key)
         if format == "json":
             return Response(to_json(found.as_dict()), media_type=kinds[format])
         text = found.to_csv() if format == "csv" else found.to_html()
-        # A page of its own: scripts and styles in it may not reach the board or the API.
+        # Sandboxed: scripts and styles of the page cannot reach the board or the API.
         headers = {"Content-Security-Policy": "sandbox allow-scripts; default-src 'none'; " + INLINE}
         return Response(text, media_type=kinds[format], headers=headers)
 
@@ -231,11 +231,11 @@ def add_flags(app: FastAPI) -> None:
 
 
 def add_operations(app: FastAPI) -> None:
-    """Routes for those who run the service."""
+    """Routes for operators of the service."""
 
     @app.get("/v1/me", tags=["operations"], response_model=models.Me)
     async def show_token(token: Read) -> Any:
-        """Whose token this is, and what it may do."""
+        """Name and role of the request's token."""
         return {"name": token.name, "role": token.role}
 
     @app.get("/healthz", tags=["operations"])
@@ -245,7 +245,7 @@ def add_operations(app: FastAPI) -> None:
 
     @app.get("/readyz", tags=["operations"])
     async def is_ready(service: The) -> dict[str, str]:
-        """Whether requests can be answered: the database can be read, and a turn be taken."""
+        """Whether requests can be answered: the database can be read, and turns are taken."""
         if service.stopping.is_set():
             raise UnavailableError("the service is stopping")
         try:
@@ -268,7 +268,7 @@ def add_operations(app: FastAPI) -> None:
 
 
 async def answer_error(request: Request, error: Exception) -> JSONResponse:
-    """A refusal in the shape that all errors have."""
+    """Any refusal as JSON, in the same shape."""
     if isinstance(error, RequestValidationError):
         status, told, headers = 422, {"error": _sentence(error)}, {}
     elif isinstance(error, HTTPException):
@@ -292,7 +292,7 @@ def methods_of(request: Request) -> set[str]:
 
 
 async def answer_failure(request: Request, error: Exception) -> JSONResponse:
-    """What is said of a bug. Its traceback is in the log."""
+    """The answer to a bug. Its traceback is in the log."""
     return JSONResponse({"error": "the service failed: its log has the reason"}, 500)
 
 

@@ -1,9 +1,9 @@
-"""Group commit: all requests that have arrived are done in one transaction, and answered after it.
+"""Group commit: handles all requests that have arrived in one transaction, then answers them.
 
-One thread per worker takes turns. In a turn it locks the rows of the tests that are asked for, catches up
-with what other workers wrote, does the requests one after the other, writes their events and commits. Only
-then are they answered. So whatever was answered is on disk, and every worker decides with the knowledge of
-all earlier decisions of a test, whichever worker made them.
+One thread per worker takes turns. In a turn it locks the rows of the tests in question, catches up with
+other workers' events, handles the requests one by one, writes their events and commits. Only then does it
+answer. So every answer is on disk, and every worker knows all earlier decisions of a test, whichever worker
+made them.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ class Job:
 
 
 class Turn:
-    """What a request may use while it is done: the open transaction, and the tests in it."""
+    """What a request may use: the open transaction, and the tests in it."""
 
     def __init__(self, store: Store, library: Library) -> None:
         self.store, self.library = store, library
@@ -62,7 +62,7 @@ class Turn:
 
 
 class Batcher:
-    """Takes requests from event loops and does them in turns, in a thread of its own."""
+    """Takes requests from event loops and handles them in turns, in its own thread."""
 
     def __init__(self, address: str, metrics: Metrics) -> None:
         self._address, self._metrics = address, metrics
@@ -74,11 +74,11 @@ class Batcher:
         self._closing = False
 
     def start(self) -> None:
-        """Starts the thread. The database must be there."""
+        """Starts the thread. The database must exist."""
         self._thread.start()
 
     def close(self) -> None:
-        """Does what is queued, and ends the thread."""
+        """Handles what is queued, then ends the thread."""
         self._closing = True
         self._queue.put(None)
         if self._thread.is_alive():
@@ -87,7 +87,7 @@ class Batcher:
     def submit(self, key: str, work: Work) -> "asyncio.Future[Any]":
         """Queues a request for a test. Its future has the result when that is on disk."""
         if self._queue.qsize() >= LONGEST_QUEUE or self._closing:
-            raise UnavailableError("the service has too much to do: try again later", RETRY_AFTER)
+            raise UnavailableError("the service is overloaded: try again later", RETRY_AFTER)
         job = Job(key, work)
         self._queue.put(job)
         return job.future
@@ -139,7 +139,7 @@ class Batcher:
         return jobs
 
     def _do(self, jobs: list[Job]) -> None:
-        """One turn. A request that fails for a reason of its own is left out, and the others done again."""
+        """One turn. A request that fails by itself is left out, and the others are repeated."""
         rest = jobs
         while rest:
             try:
@@ -154,7 +154,7 @@ class Batcher:
             rest = [job for job in rest if job is not failed]
 
     def _attempt(self, jobs: list[Job]) -> Job | None:
-        """Does all requests, commits, and returns nothing; or undoes all, and returns the one to blame."""
+        """Handles all requests and commits, or undoes all and returns the one to blame."""
         store = self._connected()
         turn = Turn(store, self._library)
         store.begin()

@@ -1,71 +1,54 @@
-"""What the service answers if a request cannot be done: a status and one sentence."""
+"""How the service refuses a request: a status and one sentence."""
 
 
 class RefusalError(Exception):
-    """A request that is refused, with its HTTP status."""
+    """A refused request, with its HTTP status."""
 
-    status = 400
+    status: int
+
+    def __init_subclass__(cls, status: int) -> None:
+        cls.status = status
 
     def __init__(self, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.retry_after = retry_after
 
 
-class UnauthorizedError(RefusalError):
+class UnauthorizedError(RefusalError, status=401):
     """No valid token."""
 
-    status = 401
 
-
-class ForbiddenError(RefusalError):
+class ForbiddenError(RefusalError, status=403):
     """A token whose role does not allow this."""
 
-    status = 403
 
-
-class NotFoundError(RefusalError):
+class NotFoundError(RefusalError, status=404):
     """No test, policy or decision of this name."""
 
-    status = 404
 
-
-class TooSlowError(RefusalError):
+class TooSlowError(RefusalError, status=408):
     """A body that does not arrive."""
 
-    status = 408
+
+class ConflictError(RefusalError, status=409):
+    """A request that conflicts with an earlier one."""
 
 
-class ConflictError(RefusalError):
-    """Something that contradicts what was done before."""
-
-    status = 409
-
-
-class TooLargeError(RefusalError):
+class TooLargeError(RefusalError, status=413):
     """A body above its limit."""
 
-    status = 413
 
-
-class UnsupportedError(RefusalError):
+class UnsupportedError(RefusalError, status=415):
     """A body that is not of the type that the route takes."""
 
-    status = 415
 
-
-class InvalidError(RefusalError):
+class InvalidError(RefusalError, status=422):
     """A request with invalid contents."""
 
-    status = 422
 
-
-class TooManyError(RefusalError):
+class TooManyError(RefusalError, status=429):
     """More requests than the token may make."""
 
-    status = 429
 
-
-class UnavailableError(RefusalError):
+class UnavailableError(RefusalError, status=503):
     """The database did not confirm. The request may be repeated, with the same id."""
-
-    status = 503

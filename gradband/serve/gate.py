@@ -71,14 +71,12 @@ class Gate:
                 status, answer = 405, {"error": "this route takes POST"}
             else:
                 found = dict(scope["headers"])
-                authorization = found.get(b"authorization", b"").decode("latin-1")
+                await self.service.admit(found.get(b"authorization", b"").decode("latin-1"), "decide")
                 if route in ("flag", "flags"):
-                    await self.service.admit(authorization, "decide")
                     body = await read_body(found, receive, LARGEST_BODY)
                     status, answer, more = await ofrep.evaluate(self.service, key, body, found)
                     headers += more
                 else:
-                    await self.service.admit(authorization, "decide")
                     most = LARGEST_DECISION if route == "decide" else LARGEST_BODY
                     body = parse(await read_body(found, receive, most))
                     status, answer = 200, await ROUTES[route](self.service, check_key(key), body)
@@ -88,10 +86,7 @@ class Gate:
         except Exception:
             log.exception("a request failed", extra={"route": route})
             status, answer = 500, {"error": "the service failed: its log has the reason"}
-        body = b"" if answer is None else orjson.dumps(answer)
-        headers.append((b"content-length", b"%d" % len(body)))
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+        await answer_json(send, status, answer, headers)
         return status
 
     async def _slow(self, scope: Message, receive: Receive, send: Send) -> int:
@@ -113,10 +108,7 @@ class Gate:
             )
         except RefusalError as error:
             status, answer, headers = explain(error)
-            data = orjson.dumps(answer)
-            headers += [JSON, (b"content-length", b"%d" % len(data))]
-            await note({"type": "http.response.start", "status": status, "headers": headers})
-            await send({"type": "http.response.body", "body": data})
+            await answer_json(note, status, answer, [*headers, JSON])
             return status
         given = False
 
@@ -129,6 +121,14 @@ class Gate:
 
         await self.app(scope, receive_again, note)
         return status
+
+
+async def answer_json(send: Send, status: int, answer: Any, headers: Headers) -> None:
+    """Sends an answer, which is empty if None."""
+    body = b"" if answer is None else orjson.dumps(answer)
+    headers = [*headers, (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
 
 
 async def decide(service: Service, key: str, body: Any) -> Any:
@@ -159,46 +159,42 @@ async def reward(service: Service, key: str, body: Any) -> Any:
 
 
 def check_context(given: Any) -> None:
-    """Raises an error unless these are lists of numbers, also if a decision is only repeated."""
+    """Raises an error unless these are lists of numbers, even if a decision is only repeated."""
     rows = list(given.values()) if isinstance(given, dict) else given
     if isinstance(given, list) and set(map(type, given)) <= NUMBERS:
         return
     if not isinstance(rows, list) or not all(
         type(x) is list and set(map(type, x)) <= NUMBERS for x in rows
     ):
-        raise InvalidError(f"a context must be numbers, in lists of the same length, not {shown(given)}")
+        raise InvalidError(f"a context must be numbers, in lists of equal length, not {shown(given)}")
 
 
 ROUTES = {"decide": decide, "reward": reward}
 
 
 def known(body: Any, *names: str) -> None:
-    """Raises an error unless the body is an object with these names alone."""
+    """Raises an error unless the body is an object with no other keys than these."""
     if not isinstance(body, dict):
         raise InvalidError(f"the body must be an object, not {shown(body)}")
     for name in body:
         if name not in names:
-            raise InvalidError(f"there is no {shown(name)} here: known are {', '.join(names)}")
+            raise InvalidError(f"unknown key {shown(name)}: the keys are {', '.join(names)}")
 
 
 async def read_body(headers: dict[bytes, bytes], receive: Receive, most: int, json: bool = True) -> bytes:
-    """The body of a request, if it is small enough and comes soon enough."""
+    """The body of a request, if it is small enough and arrives in time."""
     length = headers.get(b"content-length", b"0")
-    if length.isdigit() and int(length) > most:
-        raise TooLargeError(f"a body may have {most} bytes here")
-    message = await _next(receive)
-    body = message.get("body", b"")
-    if message.get("more_body"):
-        parts, size = [body], len(body)
-        while message.get("more_body"):
-            message = await _next(receive)
-            parts.append(message.get("body", b""))
-            size += len(parts[-1])
-            if size > most:
-                raise TooLargeError(f"a body may have {most} bytes here")
-        body = b"".join(parts)
-    if len(body) > most:
-        raise TooLargeError(f"a body may have {most} bytes here")
+    claimed = int(length) if length.isdigit() else 0
+    parts: list[bytes] = []
+    size, more = 0, True
+    while more and max(claimed, size) <= most:
+        message = await _next(receive)
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        more = message.get("more_body", False)
+    if max(claimed, size) > most:
+        raise TooLargeError(f"a body may have at most {most} bytes here")
+    body = b"".join(parts)
     if json and body and b"json" not in headers.get(b"content-type", b"").lower():
         raise UnsupportedError("the body must be JSON, with Content-Type: application/json")
     return body
@@ -213,7 +209,7 @@ async def _next(receive: Receive) -> Message:
 
 
 def parse(body: bytes) -> Any:
-    """JSON; no body, or null, stands for an empty object."""
+    """JSON; no body, or null, means an empty object."""
     try:
         found = orjson.loads(body or b"{}")
         return {} if found is None else found

@@ -11,7 +11,7 @@ from gradband.serve.store import Store
 
 WITHOUT_FILE = ("ts", "bayes-ucb", "kl-ucb", "ucb1", "ucb-v", "uniform")
 """policies without parameters, which a test can name in place of an uploaded file"""
-HORIZON = 1_000_000  # of those, which don't depend on it or do so little
+HORIZON = 1_000_000  # of those policies, on which it has little or no effect
 
 
 class Library:
@@ -56,7 +56,7 @@ def make_policy(given: dict[str, Any]) -> Playable:
 
 
 def store_policy(store: Store, playable: Playable, data: bytes) -> dict[str, Any]:
-    """Stores a policy, if it is not there, and returns what the API shows of it."""
+    """Stores a policy unless it is there already, and describes it."""
     policy, now = playable.policy, time.time()
     row = (playable.fingerprint, policy.name, policy.arms, policy.horizon, int(policy.flexible), now)
     store.execute(

@@ -1,4 +1,4 @@
-"""How large and how many: the limits of the service, and the checks of names."""
+"""Limits of the service, and checks of names."""
 
 import re
 from typing import Any

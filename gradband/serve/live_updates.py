@@ -15,7 +15,7 @@ SILENCE = 15  # times without a change until a comment shows that the connection
 
 
 class LiveUpdates:
-    """One look at the database per second, for all who listen."""
+    """Reads the database once per second for all listeners."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -24,7 +24,7 @@ class LiveUpdates:
         self._looked = -EVERY
 
     def listen(self) -> AsyncIterator[bytes]:
-        """A stream of lines, until the client goes or the service ends."""
+        """A stream of lines, until the client leaves or the service ends."""
         if self._listeners >= MOST_LISTENERS:
             raise TooManyError(f"{MOST_LISTENERS} clients listen already", 10.0)
         return self._lines()

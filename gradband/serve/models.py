@@ -29,7 +29,7 @@ Features = Annotated[
 
 
 class Given(BaseModel):
-    """A body that may have no other names, and whose values are not converted."""
+    """A body with no other keys than these, and without conversion of values."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -55,7 +55,7 @@ class NewTest(Given):
     arms: Annotated[list[Label], Field(min_length=1, max_length=MOST_ARMS)]
     wait: Annotated[
         Annotated[str, Field(max_length=32)] | Annotated[float, Field(gt=0, le=1e9)] | None,
-        Field(description="A decision without a reward for so long gets the default: seconds, or 24h."),
+        Field(description="Time until a decision without a reward gets the default: seconds, or 24h."),
     ] = None
     default: Annotated[float, Field(ge=-1e30, le=1e30)] = 0.0
     floor: Share = 0.0
@@ -103,7 +103,7 @@ class Change(BaseModel):
 
 
 class Test(BaseModel):
-    """A test. `version` grows with everything that happens to it."""
+    """A test. `version` grows with every event."""
 
     __test__ = False  # pytest takes it for a test of ours
 
@@ -150,13 +150,13 @@ class Weights(BaseModel):
 
 
 class Segment(Given):
-    """A context that shares are asked for."""
+    """The context of a segment of visitors."""
 
     context: Features
 
 
 class DecisionRequest(Given):
-    """A decision to make. With an id, the request can be repeated; a unit that returns keeps its arm."""
+    """A decision to make. With an id, you can repeat the request; a returning unit keeps its arm."""
 
     id: Annotated[Id, Field(pattern="^[^#]")] | None = None
     unit: Id | None = None
@@ -181,14 +181,14 @@ class RewardRequest(Given):
 
 
 class Reward(BaseModel):
-    """The decision that has its reward now; a late one corrects the default that was given before."""
+    """The rewarded decision; a late reward corrects the default."""
 
     id: str
     late: bool
 
 
 class Context(BaseModel):
-    """OpenFeature's evaluation context. Tests use its targetingKey, and features if they need some."""
+    """OpenFeature's evaluation context. Tests use its targetingKey, and features if they need them."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 

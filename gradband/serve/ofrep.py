@@ -1,7 +1,7 @@
 """OpenFeature's remote evaluation protocol: a test is a flag, its arms are the variants.
 
 The `targetingKey` of the context is the unit, and its `features` are for tests whose policy takes some.
-Where a test makes no decisions, the answer has no value, and the client uses the default in its code.
+While a test makes no decisions, the answer has no value, and the client uses the default in its code.
 """
 
 import asyncio
@@ -65,7 +65,7 @@ async def evaluate_one(service: Service, key: str, unit: str, features: Any) -> 
 
 
 async def evaluate_all(service: Service, unit: str, features: Any, headers: dict[bytes, bytes]) -> Answer:
-    """All running tests as flags, or 304 if the unit has the arms that it had."""
+    """All running tests as flags, or 304 if the unit's arms are unchanged."""
     keys = await service.reader.read(running)
     asked = [evaluate_one(service, key, unit, features) for key in keys]
     flags: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""What can be asked of a test, as functions that a turn calls: each does its work, or changes nothing."""
+"""Operations on a test, called in a turn. Each succeeds or changes nothing."""
 
 import json
 import secrets
@@ -22,7 +22,7 @@ Answer = dict[str, Any]
 
 
 def need(test: LiveTest | None, key: str) -> LiveTest:
-    """The test, or the error that there is none."""
+    """The test, or an error if there is none."""
     if test is None:
         raise NotFoundError(f"there is no test {shown(key)}")
     return test
@@ -37,7 +37,7 @@ def decide(
     if id is not None and player.finished(id):
         raise ConflictError(f"the decision {shown(id)} has its reward, and cannot be made again")
     if test.status != "running":
-        raise ConflictError(f"the test {key} is {test.status}, and makes no decisions")
+        raise ConflictError(f"the test {key} is {test.status}: it makes no decisions")
     made = player.select(id, unit, context)
     return {
         "id": made.id,
@@ -81,22 +81,22 @@ def weights(turn: Turn, test: LiveTest | None, key: str, context: Any = None) ->
 
 
 def nothing(turn: Turn, test: LiveTest | None) -> None:
-    """A turn without work, to see whether there are turns."""
+    """Does nothing: shows that turns are taken."""
 
 
 def expire(turn: Turn, test: LiveTest | None) -> int:
-    """Gives decisions that have waited long enough their default."""
+    """Gives decisions past their deadline the default."""
     return 0 if test is None else test.player.expire()
 
 
 def create(turn: Turn, test: LiveTest | None, key: str, spec: Answer, actor: str) -> Answer:
-    """Adds a test, which waits to be started."""
+    """Adds a test, which `start` then starts."""
     if test is not None:
         raise ConflictError(f"there is a test {key} already")
     store = turn.store
     (count,) = store.one("SELECT count(*) FROM tests") or (0,)
     if count >= MOST_TESTS:
-        raise ConflictError(f"there are {count} tests, as many as the service takes")
+        raise ConflictError(f"there are {count} tests, the most that the service takes")
     if len(set(spec["arms"])) < len(spec["arms"]):
         raise InvalidError("no two arms may have the same label")
     seed, policy = spec.pop("seed"), spec.pop("policy")
@@ -127,7 +127,7 @@ def create(turn: Turn, test: LiveTest | None, key: str, spec: Answer, actor: str
 def change_status(
     turn: Turn, test: LiveTest | None, key: str, step: str, reason: str, actor: str
 ) -> Answer:
-    """Starts, pauses or ends a test. A step that was taken already changes nothing."""
+    """Starts, pauses or ends a test. Repeating a step changes nothing."""
     test = need(test, key)
     if test.status != LEADS_TO[step]:
         if test.status not in FOLLOWS[step]:
@@ -138,7 +138,7 @@ def change_status(
 
 
 def add_arm(turn: Turn, test: LiveTest | None, key: str, label: str, actor: str) -> Answer:
-    """Adds an arm. A label that is there already changes nothing."""
+    """Adds an arm. A label that exists already changes nothing."""
     test = need(test, key)
     need_open(test)
     arm = find_arm(test, label)
@@ -153,7 +153,7 @@ def add_arm(turn: Turn, test: LiveTest | None, key: str, label: str, actor: str)
 
 
 def retire_arm(turn: Turn, test: LiveTest | None, key: str, label: str, reason: str, actor: str) -> Answer:
-    """Retires an arm. One that is retired already stays so."""
+    """Retires an arm. Retiring it again changes nothing."""
     test = need(test, key)
     need_open(test)
     arm = find_arm(test, label)
@@ -166,7 +166,7 @@ def retire_arm(turn: Turn, test: LiveTest | None, key: str, label: str, reason: 
 
 
 def swap(turn: Turn, test: LiveTest | None, key: str, policy: str, reason: str, actor: str) -> Answer:
-    """Lets another policy go on with the test. The one that it has already stays."""
+    """Gives the test another policy. Its own policy changes nothing."""
     test = need(test, key)
     need_open(test)
     policy = turn.library.resolve(turn.store, policy, len(test.player.arms))
@@ -181,7 +181,7 @@ def upload(turn: Turn, test: LiveTest | None, data: bytes) -> Answer:
     """Stores a policy file after reading it. The same file may be uploaded again."""
     (count,) = turn.store.one("SELECT count(*) FROM policies") or (0,)
     if count >= MOST_POLICIES:
-        raise ConflictError(f"there are {count} policies, as many as the service takes")
+        raise ConflictError(f"there are {count} policies, the most that the service takes")
     playable = parse_policy(data)
     policy = playable.policy
     if policy.arms > MOST_ARMS:
@@ -240,7 +240,7 @@ def note(turn: Turn, test: LiveTest, actor: str, action: str, detail: str = "", 
 
 def need_open(test: LiveTest) -> None:
     if test.status == "ended":
-        raise ConflictError(f"the test {test.key} is ended, and cannot be changed")
+        raise ConflictError(f"the test {test.key} has ended: it cannot be changed")
 
 
 def find_arm(test: LiveTest, label: str) -> Answer | None:

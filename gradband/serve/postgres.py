@@ -6,7 +6,6 @@ from typing import Any
 
 import psycopg
 
-from gradband.serve.schema import migrate
 from gradband.serve.store import Row, Store, StoreError
 
 # A worker that hangs or is cut off may hold its locks for this long, and a request waits no longer for one.
@@ -24,6 +23,7 @@ class Postgres(Store):
     """A connection to a server. A commit returns when the server has it on disk."""
 
     lock_rows = " FOR UPDATE"
+    schema_lock = f"SELECT pg_advisory_xact_lock({MIGRATION_LOCK})"
 
     def __init__(self, address: str) -> None:
         try:
@@ -36,18 +36,6 @@ class Postgres(Store):
                 self._db.execute("SET synchronous_commit = on")
         except psycopg.Error as error:
             raise StoreError(f"cannot connect to PostgreSQL: {_sentence(error)}") from None
-
-    def migrate(self) -> list[int]:
-        try:
-            self.begin()
-            self._db.execute(f"SELECT pg_advisory_xact_lock({MIGRATION_LOCK})")
-            done = migrate(self._db)
-            self.commit()
-        except psycopg.Error as error:
-            raise StoreError(f"cannot update the schema: {_sentence(error)}") from None
-        finally:
-            self.rollback()
-        return done
 
     def begin(self) -> None:
         self.execute("BEGIN")

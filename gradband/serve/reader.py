@@ -1,4 +1,4 @@
-"""A thread with a connection of its own, for what only reads."""
+"""A thread with its own connection, for reads."""
 
 import asyncio
 from collections.abc import Callable
@@ -20,7 +20,7 @@ class Reader:
         self._store: Store | None = None
 
     async def read(self, find: Callable[..., Found], *given: Any) -> Found:
-        """What `find` returns for the connection and what else is given."""
+        """Calls `find` with the connection and these arguments, in the thread."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, self._call, find, given)
 
@@ -39,6 +39,6 @@ class Reader:
             self._store = None
 
     def close(self) -> None:
-        """Ends the thread after what it does now."""
+        """Ends the thread after its current call."""
         self._thread.submit(self._close)
         self._thread.shutdown()

@@ -1,4 +1,4 @@
-"""What is read from the database beside the turns: lists of tests and policies, reports."""
+"""Reads lists of tests and policies from the database, outside of turns."""
 
 import json
 from typing import Any
@@ -16,22 +16,21 @@ def list_tests(store: Store) -> bytes:
         "SELECT key, spec, status, policy, arms, version, decisions, rewards, waiting FROM tests "
         "ORDER BY created DESC, id DESC"
     )
-    found = []
-    for key, spec, status, policy, arms, version, decisions, rewards, waiting in rows:
-        found.append(
-            {
-                "key": key,
-                "status": status,
-                "policy": policy,
-                "arms": [arm | {"share": None} for arm in json.loads(arms)],
-                "version": version,
-                "decisions": decisions,
-                "rewards": rewards,
-                "waiting": waiting,
-                "settings": describe_settings(json.loads(spec)),
-                "history": None,
-            }
-        )
+    found = [
+        {
+            "key": key,
+            "status": status,
+            "policy": policy,
+            "arms": [arm | {"share": None} for arm in json.loads(arms)],
+            "version": version,
+            "decisions": decisions,
+            "rewards": rewards,
+            "waiting": waiting,
+            "settings": describe_settings(json.loads(spec)),
+            "history": None,
+        }
+        for key, spec, status, policy, arms, version, decisions, rewards, waiting in rows
+    ]
     return orjson.dumps({"tests": found})
 
 

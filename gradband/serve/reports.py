@@ -1,4 +1,4 @@
-"""Reports on tests, from the events in the database, which are read once by each worker."""
+"""Reports on tests, from the events in the database. Each worker reads an event once."""
 
 import json
 import time
@@ -17,7 +17,7 @@ AT_ONCE = 5000  # events
 
 
 class Reports:
-    """Ledgers of the tests that somebody asked for, each with the number of its last event."""
+    """Ledgers of requested tests, each with the number of its last event."""
 
     def __init__(self) -> None:
         self._ledgers: OrderedDict[int, tuple[Ledger, int]] = OrderedDict()

@@ -1,17 +1,12 @@
 """The schema of the database, and the steps that bring an older one up to date."""
 
+from collections.abc import Callable, Sequence
 from importlib.resources import files
-from typing import Any, Protocol
+from typing import Any
 
 from gradband.core.errors import InputError
 
 CREATE = "CREATE TABLE IF NOT EXISTS gradband_schema (version BIGINT NOT NULL)"
-
-
-class Cursor(Protocol):
-    """What both drivers offer to run a statement."""
-
-    def execute(self, query: Any, params: Any = ..., /) -> Any: ...
 
 
 def steps() -> dict[int, str]:
@@ -21,25 +16,25 @@ def steps() -> dict[int, str]:
     return {int(entry.name[:3]): entry.read_text(encoding="utf-8") for entry in found}
 
 
-def migrate(cursor: Cursor, clustered: str = "") -> list[int]:
+def migrate(execute: Callable[[str], Sequence[Any]], clustered: str) -> list[int]:
     """Runs the steps that a database lacks, and returns their numbers. The caller holds the transaction.
 
     Args:
-        cursor: Runs the statements.
+        execute: Runs a statement and returns its rows.
         clustered: What makes the database keep a table's rows in the order of its key.
     """
-    cursor.execute(CREATE)
-    row = cursor.execute("SELECT max(version) FROM gradband_schema").fetchone()
-    have, known = int(row[0] or 0), steps()
+    execute(CREATE)
+    ((version,),) = execute("SELECT max(version) FROM gradband_schema")
+    have, known = int(version or 0), steps()
     if have > max(known):
         raise InputError(
-            f"the database has the schema {have}, and this gradband knows {max(known)}: upgrade gradband"
+            f"the database has schema {have}, but this gradband knows only {max(known)}: upgrade gradband"
         )
     missing = [number for number in sorted(known) if number > have]
     for number in missing:
         for statement in statements(known[number].replace("{clustered}", clustered)):
-            cursor.execute(statement)
-        cursor.execute(f"INSERT INTO gradband_schema (version) VALUES ({number})")
+            execute(statement)
+        execute(f"INSERT INTO gradband_schema (version) VALUES ({number})")
     return missing
 
 

@@ -1,4 +1,4 @@
-"""The service behind the routes: who may do what, the turns of the tests, and what is read beside them."""
+"""The service behind the routes: checks tokens, queues operations on tests, and reads."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ from gradband.serve.reports import Reports
 from gradband.serve.store import Store, open_store, without_password
 from gradband.serve.tokens import Token, find_token, read_tokens
 
-TOKENS_EVERY = 2.0  # seconds until a revoked token is worthless
+TOKENS_EVERY = 2.0  # seconds until a revoked token stops working
 STRANGERS = 50.0  # requests per second without a valid token
 SECOND_LOOKS = 5.0  # per second, whether an unknown token is a new one
 EXPIRE_EVERY = 1.0
@@ -68,7 +68,7 @@ class Service:
         log.info("stopped")
 
     async def _keep_up(self) -> None:
-        """Reads the tokens again and again, gives silent decisions their default, tidies up."""
+        """Rereads the tokens, expires decisions and tidies up, again and again."""
         while True:
             await asyncio.sleep(EXPIRE_EVERY)
             try:
@@ -85,7 +85,7 @@ class Service:
         self._tokens = await self.reader.read(read_tokens)
 
     def authorize(self, header: str, right: str) -> Token:
-        """The token in an Authorization header, if it allows this and its rate does."""
+        """The token in an Authorization header, if it has this right and is within its rate."""
         scheme, _, text = header.partition(" ")
         token = find_token(self._tokens, text.strip()) if scheme.lower() == "bearer" else None
         if token is None:
@@ -102,7 +102,7 @@ class Service:
         return token
 
     async def admit(self, header: str, right: str) -> Token:
-        """`authorize`, with another look at the database for a token that is new."""
+        """`authorize`, which looks again for a token that may be new."""
         try:
             return self.authorize(header, right)
         except UnauthorizedError:
@@ -112,7 +112,7 @@ class Service:
         return self.authorize(header, right)
 
     def ask(self, key: str, work: Any, *given: Any) -> "asyncio.Future[Any]":
-        """Queues an operation on a test; the answer is on disk."""
+        """Queues an operation on a test; its result is on disk when the future is done."""
         check_key(key)
         return self.batcher.submit(key, partial(call, work, key, given))
 
@@ -135,7 +135,7 @@ def prepare(address: str) -> list[int]:
 
 
 def keys_due(store: Store, now: float) -> list[str]:
-    """Tests with decisions that have waited long enough."""
+    """Tests with decisions past their deadline."""
     rows = store.execute("SELECT key FROM tests WHERE due <= ? ORDER BY due LIMIT 100", (now,))
     return [key for (key,) in rows]
 

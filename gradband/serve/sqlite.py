@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gradband.core.errors import InputError
-from gradband.serve.schema import migrate
 from gradband.serve.store import Row, Store, StoreError
 
 WAIT_FOR_LOCK = 10.0  # seconds
@@ -17,6 +16,8 @@ CHECKPOINT = 16_000
 
 class Sqlite(Store):
     """A connection to a file. A commit returns when the write-ahead log is on disk."""
+
+    clustered = " WITHOUT ROWID"
 
     def __init__(self, path: Path) -> None:
         try:
@@ -33,17 +34,6 @@ class Sqlite(Store):
             raise StoreError(f"cannot open the database {path}: {error}") from None
         except sqlite3.DatabaseError as error:
             raise InputError(f"cannot open the database {path}: {error}") from None
-
-    def migrate(self) -> list[int]:
-        self.begin()
-        try:
-            done = migrate(self._db, " WITHOUT ROWID")
-            self.commit()
-        except sqlite3.Error as error:
-            raise StoreError(f"cannot update the schema: {error}") from None
-        finally:
-            self.rollback()
-        return done
 
     def begin(self) -> None:
         self.execute("BEGIN IMMEDIATE")

@@ -10,6 +10,7 @@ from typing import Any
 
 from gradband.core.errors import InputError
 from gradband.core.extras import needs
+from gradband.serve import schema
 
 POSTGRES = ("postgresql://", "postgres://")
 Row = Sequence[Any]
@@ -24,10 +25,24 @@ class Store(ABC):
 
     lock_rows = ""
     """what a SELECT needs at its end to lock its rows until the commit"""
+    clustered = ""
+    """what makes a new table keep its rows in the order of their key"""
+    schema_lock = ""
+    """a statement that keeps others from changing the schema until the commit"""
 
-    @abstractmethod
     def migrate(self) -> list[int]:
         """Brings the schema up to date, and returns the versions that were missing."""
+        try:
+            self.begin()
+            if self.schema_lock:
+                self.execute(self.schema_lock)
+            done = schema.migrate(self.execute, self.clustered)
+            self.commit()
+        except StoreError as error:
+            raise StoreError(f"cannot update the schema: {error}") from None
+        finally:
+            self.rollback()
+        return done
 
     @abstractmethod
     def begin(self) -> None:

@@ -1,8 +1,8 @@
-"""What a policy could earn that sees the rewards of all arms in every round, for a list of instances.
+"""What a policy could earn if it saw the rewards of all arms in every round, for a list of instances.
 
-Whoever sees more earns no less, so it bounds every policy. Only the posterior over the instances matters,
-and the best posterior mean grows with the rounds seen: rounds in between are worth no more than the next
-that is looked at.
+More information never earns less, so this bounds every policy. Only the posterior over the instances
+matters, and the best posterior mean grows with the rounds seen: skipped rounds are worth no more than the
+next one that is looked at.
 """
 
 import math

@@ -17,6 +17,21 @@ def check_shapes(a: Iterable[float], b: Iterable[float]) -> None:
             positive(f"{name} of a beta prior", value)
 
 
+def code(pulls: Any, ones: Any) -> Any:
+    """The number of an arm's state, with ones ≤ pulls.
+
+    >>> [code(pulls, ones) for pulls in range(3) for ones in range(pulls + 1)]
+    [0, 1, 2, 3, 4, 5]
+    """
+    return pulls * (pulls + 1) // 2 + ones
+
+
+def states_up_to(most: int) -> tuple[np.ndarray, np.ndarray]:
+    """Pulls and ones of all states with up to so many pulls, by their code."""
+    pulls = np.repeat(np.arange(most + 1), np.arange(1, most + 2))
+    return pulls, np.arange(len(pulls)) - code(pulls, 0)
+
+
 def place(t: Any, pulls: Any, ones: Any) -> Any:
     """The entry for `ones` in `pulls` pulls of an arm before round t, with ones ≤ pulls ≤ t.
 

@@ -11,16 +11,11 @@ import numpy as np
 
 from gradband.core.errors import whole
 from gradband.solvers.graph import Graph, induce
-from gradband.solvers.layout import check_shapes
+from gradband.solvers.layout import check_shapes, code, states_up_to
 
 NODES = 40_000_000  # most states × arms
 BYTES = 75  # of memory for each of them, at the peak
 LONGEST = 100  # rounds: with three arms there are too many states long before
-
-
-def code(pulls: np.ndarray, ones: np.ndarray) -> np.ndarray:
-    """The number of an arm's state."""
-    return pulls * (pulls + 1) // 2 + ones
 
 
 def kinds(a: Sequence[float], b: Sequence[float]) -> np.ndarray:
@@ -67,8 +62,7 @@ def solve(
     n, arms = whole("horizon", horizon), len(a)
     kind = np.sort(kinds(a, b))
     alpha, beta = (np.asarray(x, float)[np.argsort(kinds(a, b), kind="stable")] for x in (a, b))
-    pulls = np.concatenate([np.full(t + 1, t) for t in range(n + 1)])
-    ones = np.concatenate([np.arange(t + 1) for t in range(n + 1)])
+    pulls, ones = states_up_to(n)
     codes = len(pulls)
     offset = kind * codes
     # A multiset's key is the sum of its members' random words, which does not depend on their order.

@@ -3,9 +3,9 @@
     J(s, N) = max(0, p − λ + γ [p J(s + 1, N + 1) + (1 − p) J(s, N + 1)]),  p = (a + s) / (a + b + N),
 
 after s ones in N pulls. At a depth that bounds the work, the arm's mean μ is revealed, J = m E(μ − λ)⁺:
-whoever knows more stops no worse, so all J are at least the true ones. One backward pass handles a block of
-λ. It skips states where J is 0 for all of them, and those where J is m (p − λ), that of never stopping;
-`SLACK` bounds what this and rounding may change.
+knowing more never makes stopping worse, so all J are at least the true ones. One backward pass handles a
+block of λ. It skips states where J is 0 for all of them, and those where J is m (p − λ), that of never
+stopping; `SLACK` bounds what this and rounding may change.
 """
 
 import functools
@@ -15,15 +15,11 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from gradband.solvers.compiled import compiled
+from gradband.solvers.layout import code
 
 LANES = 32  # values of λ in one pass
 SLACK = 1e-12  # of m, by which J may be too low
 NEGLIGIBLE = 1e-13  # of m, what skipping changes at most
-
-
-def code(pulls: int, ones: int) -> int:
-    """The number of an arm's state."""
-    return pulls * (pulls + 1) // 2 + ones
 
 
 def advantages(

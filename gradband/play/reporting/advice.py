@@ -1,4 +1,4 @@
-"""Whether to stop: a decision that holds however often one looks, and a sentence that says why."""
+"""Whether to stop: advice that stays valid however often you look, and its reason."""
 
 import dataclasses
 import math

@@ -11,7 +11,7 @@ CAUTION = 50.0  # pseudo-pulls in the bet: nothing is bet on few
 
 @dataclasses.dataclass
 class Allocation:
-    """Observed and expected pulls of each arm [K], and the evidence that they don't belong together.
+    """Observed and expected pulls of each arm [K], and the evidence that they do not match.
 
     Observed minus expected pulls are a martingale if arms are drawn with the logged probabilities e. The
     evidence is the logarithm of a bet that arm k is pulled w_k / Σ e w times as often, where w_k is the

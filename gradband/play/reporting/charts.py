@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradband.play.reporting import words
+from gradband.play.reporting.html_parts import legend
 
 if TYPE_CHECKING:
     from gradband.play.reporting.report import Arm, Report
@@ -123,15 +124,8 @@ def stacked(labels: list[str], shares: np.ndarray, title: str, ends: tuple[str, 
     names, columns = _grouped(labels, shares)
     edges = np.concatenate([np.zeros((len(columns), 1)), columns.cumsum(1)], axis=1)
     x = np.linspace(0, 100, len(columns))
-    areas = "".join(
-        _area(x, edges[:, i], edges[:, i + 1], _colour(i, len(labels), len(names)))
-        for i in range(len(names))
-    )
-    keys = "".join(
-        '<li class="key"><svg class="swatch" viewBox="0 0 1 1" aria-hidden="true"><rect width="1" '
-        f'height="1" fill="{_colour(i, len(labels), len(names))}"/></svg>{html.escape(name)}</li>'
-        for i, name in enumerate(names)
-    )
+    colours = [_colour(i, len(labels), len(names)) for i in range(len(names))]
+    areas = "".join(_area(x, edges[:, i], edges[:, i + 1], colour) for i, colour in enumerate(colours))
     changes = ", ".join(
         f"{name} from {words.percent(first)} to {words.percent(last)}"
         for name, first, last in zip(names, columns[0], columns[-1], strict=True)
@@ -141,7 +135,7 @@ def stacked(labels: list[str], shares: np.ndarray, title: str, ends: tuple[str, 
         f'<figure><svg class="over-time" role="img" aria-label="{told}" viewBox="0 0 100 100" '
         f'preserveAspectRatio="none">{areas}</svg><div class="axis">'
         f"<span>{html.escape(ends[0])}</span><span>{html.escape(ends[1])}</span></div>"
-        f'<ul class="legend soft">{keys}</ul></figure>'
+        f"{legend(map(html.escape, names), colours)}</figure>"
     )
 
 

@@ -128,15 +128,15 @@ def _gain(found: "Decision") -> str:
 
 
 def _ceiling(found: "Decision") -> str:
-    """How much of what could be gained at all the policy gains."""
+    """How much of the greatest possible gain the policy reaches."""
     reached = found.ceiling()
     price = found.outcome.price
     told = "" if price is None else f" {price.in_words()}"
     if reached is not None:
         best, share = reached
         told = (
-            f"Whoever knew the best variant of each test from the start would have {best:.1f} % more "
-            f"{found.past.unit or 'successes'} than an equal split. The learned policy gets "
+            f"If the best variant of each test were known from the start, there would be {best:.1f} % more "
+            f"{found.past.unit or 'successes'} than with an equal split. The learned policy gets "
             f"{100 * share:.0f} % of that.{told}"
         )
     return f"<p>{text(told)}</p>" if told else ""

@@ -8,7 +8,7 @@ import numpy as np
 
 from gradband.play.reporting import words
 from gradband.play.reporting.charts import ticks
-from gradband.play.reporting.html_parts import text
+from gradband.play.reporting.html_parts import legend, text
 
 if TYPE_CHECKING:
     from gradband.core.statistics import Mean
@@ -99,13 +99,8 @@ def curve(
         f'<line class="{_kind(mark)}" x1="0" x2="100" y1="{up(mark):.2f}" y2="{up(mark):.2f}"/>'
         for mark in marks
     )
-    keys = ""
-    for place, (name, line) in enumerate(series.items()):
+    for place, line in enumerate(series.values()):
         shapes += _line(line, [x + 1.2 * (place - (len(series) - 1) / 2) for x in across], up, place)
-        keys += (
-            '<li class="key"><svg class="swatch" viewBox="0 0 1 1" aria-hidden="true"><rect width="1" '
-            f'height="1" fill="var(--arm-{place})"/></svg>{text(name)}</li>'
-        )
     told = "; ".join(
         f"{name}: "
         + ", ".join(f"{interval(value, scale)} at {n}" for n, value in zip(lengths, line, strict=True))
@@ -118,7 +113,7 @@ def curve(
         f'<svg role="img" aria-label="{text(f"{title}. {told}")}" viewBox="0 0 100 100" '
         f'preserveAspectRatio="none">{shapes}</svg><div class="lengths">{below}</div>'
         f'<p class="soft across">{text(across_words)}</p>'
-        f'<ul class="legend soft">{keys}</ul></figure>'
+        f"{legend(map(text, series), [f'var(--arm-{place})' for place in range(len(series))])}</figure>"
     )
 
 

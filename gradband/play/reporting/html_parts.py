@@ -26,3 +26,13 @@ def table(caption: str, heads: Iterable[str], rows: Iterable[Iterable[str]]) -> 
         f"<caption>{text(caption)}</caption><thead><tr>{columns}</tr></thead>"
         f"<tbody>{body}</tbody></table></div>"
     )
+
+
+def legend(names: Iterable[str], colours: Iterable[str]) -> str:
+    """The list of names below a picture, each with its colour. Names are HTML."""
+    keys = "".join(
+        '<li class="key"><svg class="swatch" viewBox="0 0 1 1" aria-hidden="true"><rect width="1" '
+        f'height="1" fill="{colour}"/></svg>{name}</li>'
+        for name, colour in zip(names, colours, strict=True)
+    )
+    return f'<ul class="legend soft">{keys}</ul>'

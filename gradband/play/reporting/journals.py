@@ -8,7 +8,7 @@ from typing import IO, Any
 
 from gradband.core.errors import InputError, number_of_arms, shown
 from gradband.play import segments
-from gradband.play.journal_lines import LONGEST_LINE, VERSION, check_line
+from gradband.play.journal_lines import LONGEST_LINE, VERSION, check_header, check_line
 from gradband.play.reporting.ledger import Event, Ledger
 from gradband.play.settings import Settings
 
@@ -22,7 +22,7 @@ def read_journal(path: "str | PathLike[str]") -> Ledger:
     current = Path(os.path.realpath(path))
     ledger: Ledger | None = None
     version = expected = 0
-    with _open(current) as file:  # first: the file stays the same one even if a new one is started now
+    with segments.open_to_read(current) as file:  # first: it stays this file, even if a new one starts now
         last = _segment(file, current)
         older = [old for old in segments.older(current) if _number(old) < last]
         for name in [*older, current]:
@@ -43,17 +43,6 @@ def read_journal(path: "str | PathLike[str]") -> Ledger:
     return ledger
 
 
-def _open(path: Path) -> IO[bytes]:
-    if not path.exists():
-        raise InputError(f"there is no journal {path}")
-    if not path.is_file():
-        raise InputError(f"the journal {path} is not a file")
-    try:
-        return path.open("rb")
-    except OSError as error:
-        raise InputError(f"cannot open the journal {path}: {error.strerror}") from None
-
-
 def _number(old: Path) -> int:
     return int(old.suffix[1:])
 
@@ -65,7 +54,7 @@ def _segment(file: IO[bytes], name: Path) -> int:
 
 
 def _read(name: Path, whole: bool) -> Iterator[tuple[int, Event]]:
-    with _open(name) as file:
+    with segments.open_to_read(name) as file:
         yield from _events(file, name, whole)
 
 
@@ -91,12 +80,7 @@ def _events(file: IO[bytes], name: Path, whole: bool) -> Iterator[tuple[int, Eve
 
 
 def _check_header(found: Any) -> None:
-    if not isinstance(found, dict) or found.get("format") != "gradband-journal":
-        raise InputError("this is not a gradband journal")
-    version = found.get("version")
-    if isinstance(version, bool) or version not in (1, VERSION):
-        raise InputError(f"the journal has the version {shown(version)}, not {VERSION} or 1")
-    if version == VERSION:
+    if check_header(found) == VERSION:
         for name in ("segment", "events"):
             if isinstance(found.get(name), bool) or not isinstance(found.get(name), int):
                 raise InputError(f"{name} must be a whole number, not {shown(found.get(name))}")

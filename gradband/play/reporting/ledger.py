@@ -9,89 +9,19 @@ Memory does not grow with the test, except for decisions that wait for their rew
 """
 
 import copy
-import dataclasses
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gradband.core.errors import MOST, InputError, number, number_of_arms, shown, whole
-from gradband.play.reporting.allocation import Allocation, pad
-from gradband.play.reporting.scores import (
-    ARM_SUMS,
-    VALUE_SUMS,
-    Played,
-    arm_sums,
-    lead_sums,
-    plug_in_means,
-    value_sums,
-)
-from gradband.play.reporting.series import Bins
+from gradband.play.reporting.totals import AT_ONCE, MOST_PAIRS, ROUNDED, Counted, Logged, Totals
 
 if TYPE_CHECKING:
     from gradband.play.reporting.report import Report
 
 Event = dict[str, Any]
-AT_ONCE = 256  # decisions that are summed together
-ROUNDED = 1e-6  # logged probabilities have six digits
-MOST_PAIRS = 40_000  # of arms whose lead over each other is followed: 200 arms
-
-
-@dataclasses.dataclass(slots=True)
-class Pending:
-    """A decision or a batch that does not count yet."""
-
-    time: float | None
-    pulls: "int | list[int]"  # the arm, or how often each was pulled
-    propensity: "float | list[float]"
-    shares: list[float] | None  # probabilities of all arms
-    active: np.ndarray
-    known: np.ndarray  # pulls and sums of the arms when it was made [2, K]
-    reward: "float | list[float] | None" = None
-    over: bool = False  # no reward is awaited any more
-
-
-class Counted(NamedTuple):
-    """A decision or a batch that counts, with its rewards."""
-
-    made: Pending
-    known: np.ndarray
-    reward: Any  # of a batch, the sums
-    default: bool
-
-
-class Totals:
-    """Everything that is summed up."""
-
-    def __init__(self, arms: int) -> None:
-        self.counts = np.zeros((3, arms))  # pulls, sums of rewards, sums of their squares
-        self.scores = np.zeros((len(ARM_SUMS), arms))
-        self.leads = np.zeros((arms, arms))
-        self.value = np.zeros(len(VALUE_SUMS))
-        self.drawn, self.rewarded = Allocation.of(arms), Allocation.of(arms)
-        self.shares, self.rates = Bins(1, arms), Bins(2, arms)
-
-    @property
-    def pulls(self) -> np.ndarray:
-        return self.counts[0]
-
-    @property
-    def sums(self) -> np.ndarray:
-        return self.counts[1]
-
-    @property
-    def squares(self) -> np.ndarray:
-        return self.counts[2]
-
-    def widen(self, arms: int) -> None:
-        """Makes room for new arms."""
-        for name in ("counts", "scores"):
-            setattr(self, name, pad(getattr(self, name), arms))
-        if arms**2 <= MOST_PAIRS:
-            self.leads = pad(pad(self.leads, arms).T, arms).T
-        for part in (self.drawn, self.rewarded, self.shares, self.rates):
-            part.widen(arms)
 
 
 class Ledger:
@@ -122,16 +52,16 @@ class Ledger:
         self.wait = None if wait is None else number("wait", wait, 0)
         self.default = number("default", default)
         self.active = np.ones(arms, bool)
-        self.totals = Totals(arms)
+        self.totals = Totals(arms, self.default)
         self.now: float | None = None  # the time of the latest event
         self.decisions = self.counted = self.late = self.defaults = self.unweighted = self.swaps = 0
         self.unit = self.binary = True  # all rewards so far are in [0, 1], are 0 or 1
         self.contexts = False  # whether arms were chosen by contexts
         self.before = 0  # events before the first, which are not known any more
         self.latest: list[float] | None = None  # probabilities of the latest decision
-        self._open: OrderedDict[str, Pending] = OrderedDict()  # in the order of decisions
+        self._open: OrderedDict[str, Logged] = OrderedDict()  # in the order of decisions
         self._known: np.ndarray | None = None
-        self._drawn: list[Pending] = []  # to be summed
+        self._drawn: list[Logged] = []  # to be summed
         self._counted: list[Counted] = []
 
     @property
@@ -171,8 +101,8 @@ class Ledger:
     def begin_with(self, state: Any) -> None:
         """Begins in the middle of a test, with the arms that a player's state says.
 
-        Decisions that were open then never count: those of them that had a reward by then are not known any
-        more, so the others are no fair sample.
+        Decisions that were open then never count: those of them that got rewards meanwhile are lost, so the
+        others would be a biased sample.
         """
         active = state.get("active") if isinstance(state, dict) else None
         if not isinstance(active, list):
@@ -191,7 +121,7 @@ class Ledger:
         """The report on everything that counts by `now`, in seconds since 1970.
 
         Args:
-            now: By default, or if it is earlier, the time of the last event.
+            now: At least the time of the last event, which is also the default.
             confidence: Of all intervals and of the advice.
             tolerance: A difference in reward per decision that does not matter to you.
         """
@@ -233,7 +163,7 @@ class Ledger:
             raise InputError(f"probabilities must sum to 1, not {sum(shares):g}")
         if self._known is None:
             self._known = self.totals.counts[:2].copy()
-        made = Pending(time, pulls, propensity, shares, self.active, self._known)
+        made = Logged(time, pulls, propensity, shares, self.active, self._known)
         self.contexts = self.contexts or "xs" in event
         self._open[id] = made
         self.latest = shares
@@ -256,8 +186,8 @@ class Ledger:
             reward = _numbers("sums", event.get("sums"), len(made.pulls))
             if any(not 0 <= ones <= pulls for ones, pulls in zip(reward, made.pulls, strict=True)):
                 raise InputError(
-                    "a report needs the rewards of a batch to be 0 and 1, so a sum must be at most the "
-                    "number of pulls: other rewards can be reported one by one"
+                    "in a report, rewards of a batch must be 0 or 1, so no sum may exceed the number of "
+                    "pulls: send other rewards one by one"
                 )
         self._finish(str(id), made, reward)
 
@@ -267,7 +197,7 @@ class Ledger:
         if made is not None:
             self._finish(id, made, None)
 
-    def _finish(self, id: str, made: Pending, reward: "float | list[float] | None") -> None:
+    def _finish(self, id: str, made: Logged, reward: "float | list[float] | None") -> None:
         """A reward has come, or none will."""
         if self.wait is None or made.time is None:
             del self._open[id]
@@ -287,7 +217,7 @@ class Ledger:
             # In the order of decisions, all earlier rewards may be used, whenever they came.
             self._count(made, self.totals.counts[:2].copy(), made.reward)
 
-    def _count(self, made: Pending, known: np.ndarray, reward: Any) -> None:
+    def _count(self, made: Logged, known: np.ndarray, reward: Any) -> None:
         """Lets a decision count, with the default if it has no reward."""
         counts = self.totals.counts
         if isinstance(made.pulls, int):
@@ -303,7 +233,7 @@ class Ledger:
             pulls = np.array(made.pulls, float)
             self.defaults += int(pulls.sum()) if reward is None else 0
             value = (self.default * pulls).tolist() if reward is None else reward
-            squares = _squares(pulls, np.array(value), reward is None, self.default)
+            squares = self.totals.squares_of(pulls, np.array(value), reward is None)
             counts[:, : len(pulls)] += [pulls, value, squares]
             self.counted += int(pulls.sum())
             if reward is None:
@@ -341,108 +271,16 @@ class Ledger:
         return arm
 
     def _sum_drawn(self) -> None:
-        """Adds the latest decisions to the check of allocation and to the shares over time."""
+        """Adds the latest decisions to the totals."""
         if self._drawn:
-            shares, pulls = self._shares(self._drawn), self._pulls(self._drawn)
-            known = np.array([made.shares is not None for made in self._drawn])
-            if known.any():
-                self.totals.drawn.add(shares[known], pulls[known])
-            count = pulls.sum(1, keepdims=True)
-            shown_shares = np.where(known[:, None], count * shares, pulls)
-            self.totals.shares.add(_times(self._drawn), shown_shares[:, None])
+            self.totals.add_drawn(self._drawn)
             self._drawn = []
 
     def _sum_counted(self) -> None:
-        """Adds the latest decisions that count to all other sums."""
-        counted, totals = self._counted, self.totals
-        if not counted:
-            return
-        self._counted = []
-        made = [entry.made for entry in counted]
-        pulls, shares = self._pulls(made), self._shares(made)
-        sums, squares = self._rewards(counted, pulls)
-        totals.rates.add(_times(made), np.stack([pulls, sums], axis=1))
-        known = np.array([entry.shares is not None for entry in made])
-        self.unweighted += int(pulls[~known].sum())
-        active = self._padded([entry.active for entry in made]).astype(bool)
-        means = plug_in_means(*(self._padded([entry.known[i] for entry in counted]) for i in range(2)))
-        exact = np.where(pulls > 0, self._propensities(made), np.where(shares > 0, shares, 1))
-        # Without the other arms' probabilities: they had a chance unless this arm was certain.
-        guess = np.where(known[:, None], shares, active * (exact.min(1, keepdims=True) < 1))
-        guess = np.where(pulls > 0, np.where(known[:, None], shares, exact), guess)
-        guess = np.where(guess < ROUNDED / 2, 0, guess)  # a logged probability that was rounded to 0
-        played = Played(guess, exact, means, pulls, sums, squares)
-        totals.value = totals.value + value_sums(played, active).sum(1)
-        if known.any():
-            played = Played(*(getattr(played, field.name)[known] for field in dataclasses.fields(Played)))
-            # A weight may depend on the past, but not on the context: it would prefer some visitors.
-            alike = active[known].astype(float) if self.contexts else None
-            totals.scores = totals.scores + arm_sums(played, alike).sum(1)
-            if self.unit and self.arms**2 <= MOST_PAIRS:
-                totals.leads = totals.leads + _leads(played)
-            totals.rewarded.add(played.shares, played.pulls)
-
-    def _shares(self, made: list[Pending]) -> np.ndarray:
-        return self._padded([entry.shares or [0.0] for entry in made])
-
-    def _pulls(self, made: list[Pending]) -> np.ndarray:
-        found = np.zeros((len(made), self.arms))
-        for row, entry in zip(found, made, strict=True):
-            if isinstance(entry.pulls, int):
-                row[entry.pulls] = 1
-            else:
-                row[: len(entry.pulls)] = entry.pulls
-        return found
-
-    def _propensities(self, made: list[Pending]) -> np.ndarray:
-        """The exact probability of each arm that was pulled, and 1 for others."""
-        found = np.ones((len(made), self.arms))
-        for row, entry in zip(found, made, strict=True):
-            if isinstance(entry.pulls, int):
-                row[entry.pulls] = entry.propensity
-            else:
-                row[: len(entry.pulls)] = entry.propensity
-        return np.where(found > 0, found, 1)
-
-    def _rewards(self, counted: list[Counted], pulls: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Sums and squares of the rewards of each arm."""
-        sums, squares = np.zeros((2, len(counted), self.arms))
-        for place, (made, _, reward, default) in enumerate(counted):
-            if isinstance(made.pulls, int):
-                sums[place, made.pulls] = reward
-                squares[place, made.pulls] = reward * reward
-            else:
-                values = np.array(reward)
-                sums[place, : len(values)] = values
-                here = pulls[place, : len(values)]
-                squares[place, : len(values)] = _squares(here, values, default, self.default)
-        return sums, squares
-
-    def _padded(self, rows: "list[list[float]] | list[np.ndarray]") -> np.ndarray:
-        """Rows [n, K], with zeros for arms that were added later."""
-        if all(len(row) == self.arms for row in rows):
-            return np.array(rows, float)
-        return np.array([pad(np.asarray(row, float), self.arms) for row in rows])
-
-
-def _leads(played: Played) -> np.ndarray:
-    """The sum of `lead_sums`, some decisions at a time."""
-    rows, arms = played.shares.shape
-    step = max(1, (1 << 20) // arms**2)
-    total = np.zeros((arms, arms))
-    for start in range(0, rows, step):
-        part = (getattr(played, field.name)[start : start + step] for field in dataclasses.fields(Played))
-        total += lead_sums(Played(*part)).sum(0)
-    return total
-
-
-def _squares(pulls: np.ndarray, sums: np.ndarray, defaults: bool, default: float) -> np.ndarray:
-    """Sums of the squared rewards of a batch, which are 0 or 1, or all the default."""
-    return default**2 * pulls if defaults else sums
-
-
-def _times(made: list[Pending]) -> np.ndarray:
-    return np.array([np.nan if entry.time is None else entry.time for entry in made], float)
+        """Adds the latest decisions that count to the totals."""
+        if self._counted:
+            self.unweighted += self.totals.add_counted(self._counted, self.contexts, self.unit)
+            self._counted = []
 
 
 def _numbers(what: str, given: Any, most: int, low: float = -np.inf, high: float = np.inf) -> list[float]:

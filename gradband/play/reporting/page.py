@@ -26,7 +26,6 @@ HEADS = (
 
 
 def page(report: "Report") -> str:
-    """The page as text."""
     here = Path(__file__).parent
     verdict, _, sentence = report.sentence.partition(":")
     when = charts.words_of(report.now)

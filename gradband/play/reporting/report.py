@@ -1,4 +1,4 @@
-"""The report on a test: who leads, by how much, and whether one may stop."""
+"""The report on a test: who leads, by how much, and whether you may stop."""
 
 import csv
 import dataclasses
@@ -14,23 +14,13 @@ from gradband.core.errors import InputError, number
 from gradband.core.files import finite
 from gradband.core.statistics import Mean
 from gradband.play.reporting import advice as advising
-from gradband.play.reporting import intervals, posterior, words
+from gradband.play.reporting import intervals, posterior
 from gradband.play.reporting.allocation import Allocation
 from gradband.play.reporting.journals import read_journal
 from gradband.play.reporting.ledger import Event, Ledger
+from gradband.play.reporting.notes import notes_on
 from gradband.play.reporting.scores import ARM_SUMS
 from gradband.play.reporting.value import Value, value_of
-
-BIAS = (
-    "Naive means are biased: an arm that was unlucky is pulled less, and its bad luck stays. Prefer the "
-    "estimate with its interval, or the always-valid interval if you look more than once."
-)
-
-CONTEXTS = (
-    "Arms were chosen by contexts, so naive means are those of the visitors that an arm was chosen for. "
-    "Estimates are what it would pay for everyone, for arms that had a chance in every decision. "
-    "Always-valid intervals and P(best) do not hold with contexts, and are left out."
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,8 +47,7 @@ class Arm:
         return math.nan if self.naive is None else self.naive
 
     def as_dict(self) -> dict[str, Any]:
-        found = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return found | {"estimate": None if self.estimate is None else vars(self.estimate)}
+        return vars(self) | {"estimate": None if self.estimate is None else vars(self.estimate)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +64,7 @@ class Report:
     counted: int
     waiting: int  # decisions that don't count yet
     defaults: int  # decisions that count with the default reward
-    late: int  # rewards that came too late, and are ignored
+    late: int  # rewards that came too late and are ignored
     wait: float | None
     rewards: str  # "0 or 1", "in [0, 1]" or "any"
     allocation: Allocation  # of all decisions
@@ -91,10 +80,10 @@ class Report:
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, as JSON can hold it: numbers that cannot be computed are null."""
-        found = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        found = vars(self) | {"arms": [arm.as_dict() for arm in self.arms]}
         for name in ("allocation", "feedback", "value"):
             found[name] = None if found[name] is None else found[name].as_dict()
-        plain: dict[str, Any] = finite(found | {"arms": [arm.as_dict() for arm in self.arms]})
+        plain: dict[str, Any] = finite(found)
         return plain
 
     def to_csv(self) -> str:
@@ -151,17 +140,17 @@ def report(
     confidence: float = 0.95,
     tolerance: float = 0.0,
 ) -> Report:
-    """Who leads a test, by how much, and whether one may stop.
+    """Reports who leads a test, by how much, and whether you may stop.
 
     Args:
-        test: The journal of a player; or its events in their order, as its `record` got them; or a ledger.
-        arms: The number of arms at first, if `test` has events of single decisions without `ps`.
-        labels: The arms' names, if `test` has events. A journal knows them.
+        test: The journal of a player; or its events in order, as its `record` got them; or a ledger.
+        arms: The initial number of arms, if `test` has events without probabilities of all arms (`ps`).
+        labels: Names of the arms, if `test` has events. A journal knows them.
         wait: If `test` has events: seconds after which a decision counts, with the reward that it has by
             then or the default. Without it a decision counts when its reward comes. A journal knows it.
         default: The reward of a decision without one, with `wait`.
-        now: Which decisions are older than `wait`: by this time, in seconds since 1970. By default that of
-            the last event.
+        now: The time of the report in seconds since 1970, which decides who has waited for `wait`. By
+            default the time of the last event.
         confidence: Of all intervals and of the advice.
         tolerance: A difference in reward per decision that does not matter to you: the advice is to stop
             as soon as no arm can be better by more.
@@ -179,7 +168,7 @@ def report(
 
 
 def _arms(events: list[Event]) -> int:
-    """The number of arms at first, as the first event says that lists them all."""
+    """The initial number of arms, from the first event that lists them all."""
     for event in events:
         listed = event.get("ps", event.get("arms")) if isinstance(event, dict) else None
         if isinstance(listed, list):
@@ -212,7 +201,7 @@ def make_report(ledger: Ledger, confidence: float, tolerance: float) -> Report:
         feedback=ledger.totals.rewarded if ledger.wait is None else None,
         value=value_of(ledger.totals.value),
         series=_series(ledger),
-        notes=_notes(ledger),
+        notes=notes_on(ledger),
     )
 
 
@@ -313,47 +302,3 @@ def _series(ledger: Ledger) -> dict[str, Any]:
             "so_far": so_far.tolist(),
         },
     }
-
-
-def _notes(ledger: Ledger) -> list[str]:
-    """What to know before one reads the numbers."""
-    notes = [BIAS]
-    if ledger.contexts:
-        notes.append(CONTEXTS)
-    if ledger.unweighted:
-        some = "No decision" if ledger.unweighted == ledger.counted else "Not every decision"
-        notes.append(
-            f"{some} was logged with the probabilities of all arms (a journal of version 1 has none): "
-            f"estimates and the check of allocation leave {words.count(ledger.unweighted, 'decision')} out."
-        )
-    if ledger.wait is None and ledger.open:
-        notes.append(
-            f"{words.count(ledger.open, 'decision waits', 'decisions wait')} for rewards and "
-            f"{'does' if ledger.open == 1 else 'do'} not count. If zeros come later than ones, or never, "
-            "set a wait: means are too high without it."
-        )
-    if ledger.late:
-        notes.append(
-            f"{words.count(ledger.late, 'reward')} came after the wait, and this report ignores "
-            f"{'it' if ledger.late == 1 else 'them'}: it is about rewards within that time."
-        )
-    if not ledger.unit:
-        notes.append(
-            "Some rewards are outside [0, 1]: always-valid intervals hold for many pulls, not for few, and "
-            "P(best) assumes normal means."
-        )
-    elif not ledger.binary:
-        notes.append(
-            "Some rewards are between 0 and 1: P(best) and the expected loss treat them as shares of "
-            "successes, which is cautious."
-        )
-    if ledger.swaps:
-        notes.append(
-            f"The policy was swapped {words.count(ledger.swaps, 'time')}; all numbers hold regardless."
-        )
-    if ledger.before:
-        notes.append(
-            f"The journal's oldest files are gone: {words.count(ledger.before, 'event')} of theirs are not "
-            "in this report."
-        )
-    return notes

@@ -48,7 +48,6 @@ def summary(report: "Report") -> str:
 
 
 def cells(arm: "Arm", unit: bool) -> tuple[str, ...]:
-    """An arm's row."""
     low, high = arm.interval or (None, None)
     return (
         arm.label if arm.active else f"{arm.label} (retired)",

@@ -29,7 +29,7 @@ def plain(value: float) -> str:
 
 
 def loss(value: float | None, unit: bool) -> str:
-    """An expected loss, of which small ones are alike.
+    """An expected loss; very small ones are only bounded.
 
     >>> loss(0.0123, True), loss(0.00001, True), loss(0.00001, False)
     ('1.23 %', '< 0.01 %', '0.0000100')

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from jax import Array
 
-from gradband.core.errors import LARGEST, InputError, number, positive
+from gradband.core.errors import LARGEST, InputError, number, positive, shown
 from gradband.problems import rewards as laws
 
 Instance = Any
@@ -123,7 +123,7 @@ class Prior:
         return self.rewards.sums(key, pulls, self.described(instance, t))
 
     def fresh(self) -> "Prior":
-        """The prior to evaluate on: itself, as new keys give new instances."""
+        """The prior to evaluate on: itself, since new keys give new instances."""
         return self
 
     def check_horizon(self, horizon: int) -> None:
@@ -136,11 +136,9 @@ class Prior:
     def stays(self, what: str) -> None:
         """Raises an error if there are contexts or means move, which `what` does not support."""
         if self.contextual:
-            raise InputError(
-                f"{what} knows no contexts, and those of this problem decide what arms are worth"
-            )
+            raise InputError(f"{what} does not support contexts, which this problem has")
         if self.moves:
-            raise InputError(f"{what} needs means that stay the same, and those of this prior move")
+            raise InputError(f"{what} needs means that stay the same, but those of this prior move")
 
     @classmethod
     def keys(cls) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -184,6 +182,38 @@ def trained_on(count: int, held_out: float) -> int:
     if held_out > 0 and count < 2:
         raise InputError("a single instance cannot be held out: set held_out to 0")
     return count - int(np.clip(round(count * held_out), held_out > 0, count - 1))
+
+
+def check_checksum(prior: Any, given: dict[str, Any]) -> None:
+    """Raises an error if a prior's file has changed since its checksum was written."""
+    if given.get("checksum", prior.checksum) != prior.checksum:
+        wanted = shown(given["checksum"])
+        raise InputError(f"{prior.file} has changed: its checksum is {prior.checksum}, not {wanted}")
+
+
+def check_unbounded(prior: Prior) -> None:
+    """Raises an error if rewards are in [0, 1], for a prior whose means are not."""
+    if prior.rewards.unit:
+        raise InputError(
+            f"a {prior.kind} prior has means outside [0, 1], which {prior.rewards.kind} rewards cannot: "
+            "use gaussian rewards"
+        )
+
+
+def set_positive(prior: Any, *names: str) -> None:
+    """Checks fields of a prior that must be above 0, and sets them as floats."""
+    set_fields(
+        prior,
+        **{name: positive(f"{name} of the {prior.kind} prior", getattr(prior, name)) for name in names},
+    )
+
+
+def probabilities(what: str, given: Any, count: int, each: str) -> np.ndarray:
+    """Probabilities that sum to 1, equal by default."""
+    found = numbers(what, np.full(count, 1 / count) if given is None else given, axes=1)
+    if found.shape != (count,) or (found < 0).any() or abs(found.sum() - 1) > 1e-6:
+        raise InputError(f"{what} must be {count} probabilities, one per {each}, that sum to 1")
+    return found
 
 
 def numbers(what: str, values: Any, axes: int) -> np.ndarray:

@@ -16,7 +16,7 @@ from gradband.core.errors import InputError, shown
 from gradband.core.pytrees import pytree
 from gradband.problems import rewards as laws
 from gradband.problems.labelled_rows import LabelledRows, read_file
-from gradband.problems.priors.base import Prior, Visit, numbers, set_fields, trained_on
+from gradband.problems.priors.base import Prior, Visit, check_checksum, numbers, set_fields, trained_on
 
 
 class Order(NamedTuple):
@@ -139,9 +139,7 @@ class Classification(Prior):
         rows = read_file(find(given["file"]), given["label"], given.get("features", ()))
         chosen = {name: given[name] for name in ("file", "label", "held_out", "intercept") if name in given}
         prior = cls.of(rows, **chosen, **({} if rewards is None else {"rewards": rewards}))
-        if given.get("checksum", prior.checksum) != prior.checksum:
-            wanted = shown(given["checksum"])
-            raise InputError(f"{prior.file} has changed: its checksum is {prior.checksum}, not {wanted}")
+        check_checksum(prior, given)
         return prior
 
     def describe(self) -> dict[str, Any]:

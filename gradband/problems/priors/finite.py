@@ -6,14 +6,12 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from gradband.core import prng
-from gradband.core.errors import InputError
 from gradband.core.pytrees import pytree
 from gradband.problems import rewards as laws
-from gradband.problems.priors.base import Prior, numbers, set_fields
+from gradband.problems.priors.base import Prior, numbers, probabilities, set_fields
 
 
 @pytree("instances", "weights")
@@ -34,15 +32,7 @@ class Finite(Prior):
     def __post_init__(self) -> None:
         instances = numbers("means", self.instances, axes=2)
         self.rewards.check(instances)
-        count = instances.shape[0]
-        weights = np.full(count, 1 / count) if self.weights is None else self.weights
-        weights = numbers("weights", weights, axes=1)
-        if weights.shape != (count,):
-            raise InputError(f"there must be {count} weights, one per instance, not {len(weights)}")
-        if (weights < 0).any():
-            raise InputError(f"weights must not be negative, but one is {weights.min():g}")
-        if abs(weights.sum() - 1) > 1e-6:
-            raise InputError(f"weights must sum to 1, not {weights.sum():g}")
+        weights = probabilities("weights", self.weights, len(instances), "instance")
         # In double precision, as they were given; compiled code takes them as float32.
         set_fields(self, instances=instances, weights=weights, arms=instances.shape[1])
 

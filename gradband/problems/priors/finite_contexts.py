@@ -6,14 +6,12 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from gradband.core import prng
-from gradband.core.errors import InputError
 from gradband.core.pytrees import pytree
 from gradband.problems import rewards as laws
-from gradband.problems.priors.base import Prior, Visit, numbers, set_fields
+from gradband.problems.priors.base import Prior, Visit, numbers, probabilities, set_fields
 
 
 @pytree("instances", "weights", "contexts")
@@ -40,8 +38,8 @@ class FiniteContexts(Prior):
     def __post_init__(self) -> None:
         means = numbers("means", self.instances, axes=3)
         self.rewards.check(means)
-        weights = _probabilities("weights", self.weights, len(means), "instance")
-        contexts = _probabilities("contexts", self.contexts, means.shape[1], "context")
+        weights = probabilities("weights", self.weights, len(means), "instance")
+        contexts = probabilities("contexts", self.contexts, means.shape[1], "context")
         set_fields(self, instances=means, weights=weights, contexts=contexts)
         set_fields(self, arms=means.shape[2], dims=means.shape[1])
 
@@ -72,14 +70,6 @@ class FiniteContexts(Prior):
     def describe(self) -> dict[str, Any]:
         weights = {name: getattr(self, name).tolist() for name in ("weights", "contexts")}
         return {"kind": self.kind, "means": self.instances.tolist(), **weights}
-
-
-def _probabilities(what: str, given: Any, count: int, each: str) -> np.ndarray:
-    """Probabilities that sum to 1, equal by default."""
-    found = numbers(what, np.full(count, 1 / count) if given is None else given, axes=1)
-    if found.shape != (count,) or (found < 0).any() or abs(found.sum() - 1) > 1e-6:
-        raise InputError(f"{what} must be {count} probabilities, one per {each}, that sum to 1")
-    return found
 
 
 def _drawn(u: Array, weights: Any) -> Array:

@@ -6,10 +6,10 @@ from typing import ClassVar
 import jax
 from jax import Array
 
-from gradband.core.errors import InputError, number, number_of_arms, positive
+from gradband.core.errors import number, number_of_arms, positive
 from gradband.core.pytrees import pytree
 from gradband.problems import rewards as laws
-from gradband.problems.priors.base import Prior, set_fields
+from gradband.problems.priors.base import Prior, check_unbounded, set_fields
 
 
 @pytree("mean", "sd")
@@ -27,11 +27,7 @@ class Gaussian(Prior):
         set_fields(self, arms=number_of_arms(self.arms))
         number("mean of the gaussian prior", self.mean)
         positive("sd of the gaussian prior", self.sd)
-        if self.rewards.unit:
-            raise InputError(
-                f"a gaussian prior has means outside [0, 1], and {self.rewards.kind} rewards cannot: "
-                "use gaussian rewards"
-            )
+        check_unbounded(self)
 
     def sample(self, key: Array) -> Array:
         return self.mean + self.sd * jax.random.normal(key, (self.arms,))

@@ -7,10 +7,10 @@ import jax.numpy as jnp
 from jax import Array
 
 from gradband.core import prng
-from gradband.core.errors import number, number_of_arms, positive
+from gradband.core.errors import number, number_of_arms
 from gradband.core.pytrees import pytree
 from gradband.problems import rewards as laws
-from gradband.problems.priors.base import Prior, set_fields
+from gradband.problems.priors.base import Prior, set_fields, set_positive
 from gradband.solvers.levels import LARGEST_STRENGTH, MOST_SLOPE, MOST_SPREAD
 
 
@@ -38,8 +38,7 @@ class Hierarchical(Prior):
 
     def __post_init__(self) -> None:
         set_fields(self, arms=number_of_arms(self.arms))
-        for name in ("a", "b", "strength"):
-            set_fields(self, **{name: positive(f"{name} of the hierarchical prior", getattr(self, name))})
+        set_positive(self, "a", "b", "strength")
         number("spread of the hierarchical prior", self.spread, 0, MOST_SPREAD)
         number("slope of the hierarchical prior", self.slope, -MOST_SLOPE, MOST_SLOPE)
 

@@ -7,10 +7,10 @@ import jax.numpy as jnp
 from jax import Array
 
 from gradband.core import prng
-from gradband.core.errors import InputError, number, number_of_arms, positive
+from gradband.core.errors import number, number_of_arms, positive
 from gradband.core.pytrees import pytree
 from gradband.problems import rewards as laws
-from gradband.problems.priors.base import Prior, set_fields
+from gradband.problems.priors.base import Prior, check_unbounded, set_fields
 
 
 @pytree("mean", "between", "within")
@@ -36,11 +36,7 @@ class HierarchicalGaussian(Prior):
         number("mean of the hierarchical-gaussian prior", self.mean)
         number("between of the hierarchical-gaussian prior", self.between, 0)
         positive("within of the hierarchical-gaussian prior", self.within)
-        if self.rewards.unit:
-            raise InputError(
-                f"a hierarchical-gaussian prior has means outside [0, 1], and {self.rewards.kind} rewards "
-                "cannot: use gaussian rewards"
-            )
+        check_unbounded(self)
 
     def sample(self, key: Array) -> Array:
         noise = prng.normal_of(prng.uniforms(key, self.arms + 1))

@@ -62,8 +62,7 @@ class Linear(Prior):
         check_drawn(self, FEATURES)
         if self.features == "opposite" and self.arms != 2:
             raise InputError(f"features of opposite arms are for 2 arms, not {self.arms}")
-        if not isinstance(self.changing, bool):
-            raise InputError(f"changing of the linear prior must be true or false, not {self.changing!r}")
+
         if self._fixed:
             table = numbers("table of the linear prior", self.table, axes=2)
             if table.shape != (self.arms, self.dims) or self.changing or np.size(self.pool):
@@ -105,6 +104,9 @@ class Linear(Prior):
 def check_coefficients(prior: Any) -> None:
     """Checks θ and the rewards of a linear prior; means and deviations of each coordinate become arrays."""
     label = f"the {prior.kind} prior"
+    for name in ("changing", "intercept"):
+        if not isinstance(given := getattr(prior, name, False), bool):
+            raise InputError(f"{name} of {label} must be true or false, not {given!r}")
     checks: dict[str, Callable[[str, Any], float]]
     checks = {"mean": number, "within": positive, "between": partial(number, low=0.0)}
     for name, check in checks.items():

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from gradband.core import prng
-from gradband.core.errors import InputError, number_of_arms, number_of_dims
+from gradband.core.errors import number_of_arms, number_of_dims
 from gradband.core.pytrees import pytree
 from gradband.problems import rewards as laws
 from gradband.problems.priors.base import Prior, Visit, set_fields
@@ -55,10 +55,6 @@ class LinearByArm(Prior):
         set_fields(self, arms=number_of_arms(self.arms), dims=number_of_dims("dims", self.dims))
         check_coefficients(self)
         check_drawn(self, SHAPES)
-        if not isinstance(self.intercept, bool):
-            raise InputError(
-                f"intercept of the linear-by-arm prior must be true or false, not {self.intercept!r}"
-            )
 
     @property
     def shares_context(self) -> bool:

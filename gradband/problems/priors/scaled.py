@@ -17,7 +17,7 @@ from gradband.problems.priors.base import Prior, set_fields
 class Scaled(Prior):
     """The means of another prior times a factor, capped at 1 if rewards are.
 
-    Of revenue, it is the share of buyers that changes.
+    With revenue, only the share of buyers changes.
 
     >>> from gradband.problems.priors.beta import Beta
     >>> Scaled(Beta(arms=3), 0.5).arms

@@ -11,10 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from gradband.core.errors import InputError, shown
+from gradband.core.errors import InputError
 from gradband.core.pytrees import pytree
 from gradband.problems import rewards as laws
-from gradband.problems.priors.base import Instance, Prior, numbers, set_fields, trained_on
+from gradband.problems.priors.base import Instance, Prior, check_checksum, numbers, set_fields, trained_on
 from gradband.problems.reward_tables import read_table
 
 
@@ -81,9 +81,7 @@ class Table(Prior):
         if rewards is not None:
             raise InputError("a table prior contains its rewards: remove [rewards]")
         prior = cls(read_table(find(given["file"])), given.get("held_out", cls.held_out), given["file"])
-        if given.get("checksum", prior.checksum) != prior.checksum:
-            wanted = shown(given["checksum"])
-            raise InputError(f"{prior.file} has changed: its checksum is {prior.checksum}, not {wanted}")
+        check_checksum(prior, given)
         return prior
 
     def describe(self) -> dict[str, Any]:

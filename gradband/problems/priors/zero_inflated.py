@@ -9,10 +9,10 @@ import numpy as np
 from jax import Array
 
 from gradband.core import prng
-from gradband.core.errors import InputError, number, number_of_arms, positive
+from gradband.core.errors import InputError, number, number_of_arms
 from gradband.core.pytrees import pytree
 from gradband.problems import rewards as laws
-from gradband.problems.priors.base import Prior, set_fields
+from gradband.problems.priors.base import Prior, set_fields, set_positive
 from gradband.problems.priors.hierarchical import around_a_level
 from gradband.problems.priors.hierarchical_gaussian import HierarchicalGaussian
 from gradband.solvers.levels import MOST_SLOPE, MOST_SPREAD, components_of
@@ -49,8 +49,7 @@ class ZeroInflated(Prior):
 
     def __post_init__(self) -> None:
         set_fields(self, arms=number_of_arms(self.arms))
-        for name in ("a", "b", "strength", "amount", "tightness"):
-            set_fields(self, **{name: positive(f"{name} of the zero-inflated prior", getattr(self, name))})
+        set_positive(self, "a", "b", "strength", "amount", "tightness")
         number("between of the zero-inflated prior", self.between, 0, LARGEST_BETWEEN)
         number("spread of the zero-inflated prior", self.spread, 0, MOST_SPREAD)
         number("slope of the zero-inflated prior", self.slope, -MOST_SLOPE, MOST_SLOPE)
