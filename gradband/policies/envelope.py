@@ -11,7 +11,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from gradband.core.arrays import Array, namespace
+from gradband.policies.base import Array, namespace
 from gradband.policies.platform_ts import normal_cdf
 
 DRAWS = 1024  # quasi-random, of what is not integrated

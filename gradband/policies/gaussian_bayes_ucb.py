@@ -6,8 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from gradband.core.arrays import Array, namespace
-from gradband.policies.base import Counts, Index, Params
+from gradband.policies.base import Array, Counts, Index, Params, namespace
 from gradband.policies.normal import Normal
 
 

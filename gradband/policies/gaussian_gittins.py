@@ -7,9 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gradband.core import resources
-from gradband.core.arrays import Array
-from gradband.core.errors import InputError
-from gradband.policies.base import Counts, Index, Params, Spec
+from gradband.policies.base import Array, Counts, Index, InputError, Params, Spec
 from gradband.policies.normal import Normal
 from gradband.solvers.layout import pair_place, pairs
 

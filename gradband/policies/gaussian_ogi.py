@@ -4,8 +4,7 @@ import dataclasses
 import math
 from typing import ClassVar
 
-from gradband.core.arrays import Array, namespace
-from gradband.policies.base import Counts, Index, Params
+from gradband.policies.base import Array, Counts, Index, Params, namespace
 from gradband.policies.normal import Normal
 from gradband.policies.platform_ts import normal_cdf
 

@@ -1,13 +1,11 @@
 """Thompson sampling for rewards of any size, with normal beliefs."""
 
 import dataclasses
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 
-from gradband.core.arrays import Array, namespace
-from gradband.core.errors import number, positive
-from gradband.policies.base import Counting, Counts, Params
+from gradband.policies.base import Array, Counting, Counts, Number, Params, Positive, in_range, namespace
 from gradband.policies.best_arm import best_normal_probabilities
 from gradband.policies.thompson import MOST_SAMPLES, share_out
 
@@ -26,17 +24,10 @@ class GaussianTS(Counting):
     name: ClassVar[str] = "ts-gaussian"
     differentiable: ClassVar[bool] = False
     any_sums: ClassVar[bool] = True
-    mean: float = 0.0
-    between: float = 0.0
-    within: float = 1.0
-    sd: float = 1.0
-
-    def check(self) -> None:
-        super().check()
-        number("mean of ts-gaussian", self.mean)
-        number("between of ts-gaussian", self.between, 0)
-        positive("within of ts-gaussian", self.within)
-        positive("sd of ts-gaussian", self.sd)
+    mean: Number = 0.0
+    between: Annotated[float, in_range(0)] = 0.0
+    within: Positive = 1.0
+    sd: Positive = 1.0
 
     def level(self, counts: Counts) -> tuple[Array, Array]:
         """The posterior mean and variance of the level."""

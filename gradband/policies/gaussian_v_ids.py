@@ -6,8 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from gradband.core.arrays import Array, namespace
-from gradband.policies.base import Counts, Params
+from gradband.policies.base import Array, Counts, Params, namespace
 from gradband.policies.ids import CELLS, Belief, believe, draw, least_ratio
 from gradband.policies.normal import Normal
 from gradband.policies.platform_ts import normal_cdf

@@ -7,9 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from gradband.core import resources
-from gradband.core.arrays import Array
-from gradband.core.errors import InputError
-from gradband.policies.base import Believing, Counts, Index, Params, Spec
+from gradband.policies.base import Array, Believing, Counts, Index, InputError, Params, Spec
 from gradband.solvers.layout import place, size
 
 LONGEST = 1400  # rounds: a table of a gigabyte

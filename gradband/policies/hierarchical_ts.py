@@ -1,14 +1,15 @@
 """Thompson sampling for arms that vary around an unknown level, as in past experiments."""
 
 import dataclasses
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 
 from gradband.core.arrays import Array, lgamma, namespace
-from gradband.core.errors import number, positive
-from gradband.policies.base import LEAST, MOST, Believing, Counts, Params
+from gradband.core.errors import number
+from gradband.policies.base import Believing, Counts, Params, Positive, in_range
 from gradband.policies.best_arm import best_probabilities
+from gradband.policies.counting import LEAST, MOST
 from gradband.policies.thompson import MOST_SAMPLES, share_out
 from gradband.solvers.levels import MOST_SLOPE, MOST_SPREAD, components_of
 
@@ -26,15 +27,9 @@ class HierarchicalTS(Believing):
 
     name: ClassVar[str] = "hierarchical-ts"
     differentiable: ClassVar[bool] = False
-    strength: float = 10.0
-    spread: float = 0.0
-    slope: float = 0.0
-
-    def check(self) -> None:
-        super().check()
-        positive("strength of hierarchical-ts", self.strength)
-        number("spread of hierarchical-ts", self.spread, 0, MOST_SPREAD)
-        number("slope of hierarchical-ts", self.slope, -MOST_SLOPE, MOST_SLOPE)
+    strength: Positive = 10.0
+    spread: Annotated[float, in_range(0, MOST_SPREAD)] = 0.0
+    slope: Annotated[float, in_range(-MOST_SLOPE, MOST_SLOPE)] = 0.0
 
     def check_play(self) -> None:
         super().check_play()

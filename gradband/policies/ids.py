@@ -6,8 +6,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from gradband.core.arrays import Array, namespace
-from gradband.policies.base import Believing, Counts, Params
+from gradband.policies.base import Array, Believing, Counts, Params, namespace
 from gradband.policies.kl_softelim import curve
 
 CELLS = 192  # of a posterior

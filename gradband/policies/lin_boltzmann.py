@@ -5,8 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from gradband.core.arrays import Array, namespace, nn
-from gradband.policies.base import Params
+from gradband.policies.base import Array, Params, namespace, nn
 from gradband.policies.beliefs import Seen
 from gradband.policies.lin_softelim import LEAST
 from gradband.policies.tuned import ANY, Tuned

@@ -2,19 +2,17 @@
 
 import dataclasses
 import math
+from functools import partial
 from statistics import NormalDist
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from gradband.core.arrays import Array, namespace, nn
 from gradband.core.errors import whole
-from gradband.policies.base import Params
+from gradband.policies.base import Array, Params, namespace, nn
 from gradband.policies.beliefs import Seen
 from gradband.policies.contextual import Contextual
 from gradband.policies.ids import Belief, draw, least_ratio
-
-MOST_SAMPLES = 10_000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -27,11 +25,7 @@ class LinVarianceDirected(Contextual):
 
     name: ClassVar[str] = "lin-v-ids"
     differentiable: ClassVar[bool] = False
-    samples: int = 200
-
-    def check(self) -> None:
-        super().check()
-        whole(f"samples of {self.name}", self.samples, most=MOST_SAMPLES)
+    samples: Annotated[int, partial(whole, most=10_000)] = 200
 
     def sampled(self, seen: Seen) -> Array:
         """Expected rewards [samples, K] from the posterior."""

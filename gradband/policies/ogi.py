@@ -5,8 +5,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from gradband.core.arrays import Array, lgamma, namespace
-from gradband.policies.base import Believing, Counts, Index, Params
+from gradband.core.arrays import lgamma
+from gradband.policies.base import Array, Believing, Counts, Index, Params, namespace
 from gradband.policies.beta_tail import upper_probabilities
 from gradband.policies.gaussian_ogi import discount, optimism
 

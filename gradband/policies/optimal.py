@@ -6,8 +6,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from gradband.core.arrays import Array, namespace, nn, one_hot
-from gradband.core.errors import InputError, number, shown, whole
-from gradband.policies.base import Bounds, Counting, Counts, Params, Spec
+from gradband.core.errors import number, shown, whole
+from gradband.policies.base import Bounds, Counting, Counts, InputError, Params, Spec
 from gradband.solvers.layout import LONGEST, byte_starts, cell, place, size
 
 

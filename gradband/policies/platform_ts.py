@@ -5,15 +5,13 @@ docs/platforms.md says where each rule comes from.
 
 import dataclasses
 import math
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from gradband.core.arrays import Array, namespace
-from gradband.core.errors import InputError, number, unknown, whole
-from gradband.policies.base import Counting, Counts, Params
+from gradband.policies.base import Count, Counting, Counts, InputError, Params, Whole, in_range, one_of
 
-RULES = ("growthbook", "statsig")
 LEAST, FLOOR, WIDE = 100, 0.01, 1e4  # GrowthBook: pulls of each arm, least share, variance of its prior
 NODES = np.linspace(-6, 6, 64)  # of an arm's posterior, in standard deviations
 DENSITY = np.exp(-(NODES**2) / 2) / np.exp(-(NODES**2) / 2).sum()
@@ -79,18 +77,10 @@ class PlatformTS(Counting):
     differentiable: ClassVar[bool] = False
     binary: ClassVar[bool] = True
     flexible: ClassVar[bool] = False
-    rule: str = "growthbook"
-    period: int = 100
-    window: int = 0
-    winner: float = 0.95
-
-    def check(self) -> None:
-        super().check()
-        if self.rule not in RULES:
-            raise unknown("rule of platform-ts", self.rule, RULES)
-        whole("period of platform-ts", self.period)
-        whole("window of platform-ts", self.window, least=0)
-        number("winner of platform-ts", self.winner, 0.5, 1)
+    rule: Annotated[str, one_of("growthbook", "statsig")] = "growthbook"
+    period: Whole = 100
+    window: Count = 0
+    winner: Annotated[float, in_range(0.5, 1)] = 0.95
 
     def begin(self, params: Params, latent: Array) -> Any:
         xp = namespace(latent)

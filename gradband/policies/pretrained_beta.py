@@ -3,8 +3,7 @@
 import dataclasses
 from typing import ClassVar
 
-from gradband.core.arrays import Array, namespace
-from gradband.policies.base import Params
+from gradband.policies.base import Array, Params, namespace
 from gradband.policies.beta_evidence import BetaEvidence, Evidence
 from gradband.policies.platform_ts import psi
 from gradband.policies.pretrained_index import LEARNED_ROUNDS, PretrainedNetwork, features, moments, network

@@ -5,8 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from gradband.core.arrays import Array, namespace
-from gradband.policies.base import Believing, Counts, Params
+from gradband.policies.base import Array, Believing, Counts, Params, namespace
 from gradband.policies.best_arm import best_probabilities
 
 MOST_SAMPLES = 64  # of a posterior per batch; more pulls share them, for 1 to 2 % more regret of ten arms

@@ -4,10 +4,10 @@ import dataclasses
 import math
 from typing import ClassVar, Self
 
-from gradband.core.arrays import Array, real
 from gradband.core.errors import number
-from gradband.policies.base import Bounds, Params, Spec, unbounded
+from gradband.policies.base import Array, Bounds, Params, Spec, real
 from gradband.policies.contextual import Contextual
+from gradband.policies.policy import unbounded
 
 ANY = (1e-6, math.inf)
 """limits of a positive number"""
