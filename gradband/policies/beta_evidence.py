@@ -15,7 +15,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from gradband.core.arrays import lgamma
+from gradband.core.special import lgamma
 from gradband.policies.base import Array, Counting, Counts, Params, Positive, add_at, namespace
 
 END = 2.0**-16  # rewards nearer to 0 or 1 are not told apart

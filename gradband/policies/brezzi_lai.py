@@ -4,9 +4,9 @@ import dataclasses
 import math
 from typing import ClassVar
 
+from gradband.core.special import psi
 from gradband.policies.base import Array, Index, Params, Positive, namespace
 from gradband.policies.beta_evidence import BetaEvidence, Evidence
-from gradband.policies.platform_ts import psi
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

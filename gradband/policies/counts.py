@@ -28,6 +28,10 @@ class Counts(NamedTuple):
     def rounds(self) -> Array:
         return self.pulls.sum() if self.gone is None else self.pulls.sum() + self.gone
 
+    def as_integers(self) -> tuple[Array, Array, Array]:
+        """Pulls [K], sums [K] and rounds, to look up a table with."""
+        return tuple(x.astype(np.int32) for x in (self.pulls, self.sums, self.rounds))
+
     def add(self, arm: Array, reward: Array) -> "Counts":
         return Counts(add_at(self.pulls, arm, 1), add_at(self.sums, arm, reward), self.gone)
 

@@ -7,13 +7,13 @@ import numpy as np
 
 from gradband.policies.base import Array, Counting, Counts, Number, Params, Positive, in_range, namespace
 from gradband.policies.best_arm import best_normal_probabilities
-from gradband.policies.thompson import MOST_SAMPLES, share_out
+from gradband.policies.thompson import Sampling
 
 NODES = 24  # of the level, where arms share one
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class GaussianTS(Counting):
+class GaussianTS(Sampling, Counting):
     """The best arm of a posterior sample, if ℓ ~ N(mean, between²), μ_i ~ N(ℓ, within²), Y ~ N(μ_i, sd²).
 
     Without `between`, arms are independent; with it, the rewards of one arm tell something about the
@@ -22,7 +22,6 @@ class GaussianTS(Counting):
     """
 
     name: ClassVar[str] = "ts-gaussian"
-    differentiable: ClassVar[bool] = False
     any_sums: ClassVar[bool] = True
     mean: Number = 0.0
     between: Annotated[float, in_range(0)] = 0.0
@@ -68,9 +67,3 @@ class GaussianTS(Counting):
         wide = Counts(state.pulls[None], state.sums[None])
         middle, spread = self.arms_given(level, wide)
         return middle + spread * noise[:, 1:]
-
-    def act(self, key: Array, params: Params, state: Counts) -> Array:
-        return self.sampled(key, state, 1)[0].argmax()
-
-    def allocate(self, key: Array, params: Params, state: Counts, batch: int) -> Array:
-        return share_out(self.sampled(key, state, min(batch, MOST_SAMPLES)), batch)

@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Annotated, ClassVar
 
-from gradband.core.arrays import xlogy
+from gradband.core.special import xlogy
 from gradband.policies.base import Array, Counts, Index, Params, in_range, namespace
 
 STEPS = 10  # of Newton's method, which approaches from the right and never overshoots

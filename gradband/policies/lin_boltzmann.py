@@ -20,8 +20,6 @@ class LinBoltzmann(Tuned):
     """
 
     name: ClassVar[str] = "lin-boltzmann"
-    log_scale: ClassVar[frozenset[str]] = frozenset({"temperature"})
-    lead: ClassVar[str] = "temperature"
     limits: ClassVar[dict[str, tuple[float, float]]] = {"temperature": ANY}
     temperature: float = 0.5
 

@@ -24,8 +24,6 @@ class LinSoftElim(Tuned):
     """
 
     name: ClassVar[str] = "lin-softelim"
-    log_scale: ClassVar[frozenset[str]] = frozenset({"a"})
-    lead: ClassVar[str] = "a"
     limits: ClassVar[dict[str, tuple[float, float]]] = {"a": ANY}
     shape: Annotated[str, one_of("scalar", "diagonal", "full")] = "scalar"
     variance: Annotated[str, one_of("arm", "difference")] = "arm"
