@@ -127,10 +127,8 @@ def _exp2(x: np.float32) -> np.float32:
     return power * i32((whole + i32(127)) << i32(23)).view(f32)
 
 
-@cache
-def _compile(arms: int, hashed: bool) -> Callable[..., tuple[float, NDArray[np.float64]]]:
-    """Build the training kernel for this number of arms, with its own generator or gradband's."""
-    draw = _hashed if hashed else _advanced
+def _compile_pull(arms: int) -> Callable[..., tuple[np.float32, np.float32]]:
+    """Build the function that plays one round of one run, for this number of arms."""
 
     @njit(**INLINE)
     def pull(
@@ -178,6 +176,13 @@ def _compile(arms: int, hashed: bool) -> Callable[..., tuple[float, NDArray[np.f
             pulls[run, i, lane] += hit
             mean[run, i, lane] += (gain - hit * mean[run, i, lane]) / pulls[run, i, lane]
         return reward, score
+
+    return pull
+
+
+def _compile_block(arms: int, hashed: bool) -> Callable[..., tuple[float, float]]:
+    """Build the function that plays a block of instances."""
+    draw, pull = _hashed if hashed else _advanced, _compile_pull(arms)
 
     @njit(**FAST)
     def play(
@@ -236,6 +241,14 @@ def _compile(arms: int, hashed: bool) -> Callable[..., tuple[float, NDArray[np.f
             for i in range(arms):
                 regrets += (best - mu[i, lane]) * (pulls[0, i, lane] + pulls[1, i, lane]) / RUNS
         return gradients, regrets
+
+    return play
+
+
+@cache
+def _compile(arms: int, hashed: bool) -> Callable[..., tuple[float, NDArray[np.float64]]]:
+    """Build the training kernel for this number of arms, with its own generator or gradband's."""
+    play = _compile_block(arms, hashed)
 
     @njit(parallel=True, **FAST)
     def ascend(

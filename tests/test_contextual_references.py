@@ -279,7 +279,7 @@ def test_names_alone_have_the_prior_of_a_linear_problem():
         ("ts:prior", "dpt-linear", "can't use a linear prior"),
         ("lin-kg:link=logistic", "dpt-linear", "lin-kg needs link=identity, not logistic"),
         ("lin-v-ids:samples=0", "dpt-linear", "samples of lin-v-ids must be a whole number of at least 1"),
-        ("lin-ucb:width=-1", "dpt-linear", "width of lin-ucb must be a finite number in"),
+        ("lin-ucb:width=-1", "dpt-linear", "width of lin-ucb must be a finite number of at least 0"),
     ],
 )
 def test_what_does_not_fit_is_refused(text, where, words):

@@ -5,10 +5,11 @@ import pytest
 from scipy import integrate, stats
 
 import gradband as gb
+from gradband.core.special import normal_cdf, psi
 from gradband.policies import PlatformTS
 from gradband.policies.best_arm import best_probabilities
 from gradband.policies.given import parse_policy
-from gradband.policies.platform_ts import best_of_normals, normal_cdf, psi
+from gradband.policies.platform_ts import best_of_normals
 
 pytestmark = pytest.mark.brief
 

@@ -11,9 +11,9 @@ from conftest import assert_z
 from scipy import integrate, interpolate, optimize, special, stats
 
 import gradband as gb
+from gradband.core.special import upper_quantile
 from gradband.policies import Counts, references
 from gradband.policies.brezzi_lai import boundary
-from gradband.policies.gaussian_bayes_ucb import upper_quantile
 from gradband.policies.gaussian_ogi import optimism
 from gradband.policies.ids import least_ratio
 from gradband.policies.irs import allot

@@ -52,7 +52,7 @@ app.command()(fit)
 app.command()(learn)
 app.command()(plan)
 app.command()(replay)
-app.command("play", help=play.SUMMARY)(lambda: play.play(sys.argv[2:]))  # these have parsers of their own
+app.command("play", help=play.SUMMARY)(lambda: play.play(sys.argv[2:]))  # with a parser of its own
 app.command("weights", help=weights.SUMMARY)(lambda: weights.weights(sys.argv[2:]))
 app.command("report", help=report.SUMMARY)(lambda: report.report(sys.argv[2:]))
 app.command("serve", help=serve.SUMMARY)(lambda: serve.serve(sys.argv[2:]))

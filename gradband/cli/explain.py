@@ -64,7 +64,7 @@ def explain(
             devices=devices,
             memory=memory,
             certify=certify,
-            progress=lambda what, done: update(done, what),
+            progress=terminal.by_name(update),
         )
     source = problem or "its problem"
     title = f"{found.policy} on {shared.describe(task, source)}"

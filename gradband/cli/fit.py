@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, Option
+from typer import Option
 
 from gradband.cli import options, shared, terminal
 
@@ -22,12 +22,12 @@ MORE = {
 
 @options.with_texts(MORE)
 def fit(
-    data: Annotated[Path, Argument(metavar="DATA", help="A CSV or Parquet file of past experiments.")],
-    experiment: Annotated[str, Option(help="Column with the experiment.")] = "experiment",
-    arm: Annotated[str, Option(help="Column with the arm.")] = "arm",
-    pulls: Annotated[str, Option(help="Counts: column with the pulls.")] = "pulls",
-    successes: Annotated[str, Option(help="Counts: column with the successes.")] = "successes",
-    reward: Annotated[str, Option(help="Outcomes, one row per pull: column with the rewards.")] = "reward",
+    data: options.Data,
+    experiment: options.Experiment = "experiment",
+    arm: options.Arm = "arm",
+    pulls: options.Pulls = "pulls",
+    successes: options.Successes = "successes",
+    reward: options.Reward = "reward",
     prior: Annotated[
         str,
         Option(
@@ -54,10 +54,8 @@ def fit(
     arms_matter: Annotated[
         bool, Option("--arms-matter", help="Arms are the same in every experiment, identified by name.")
     ] = False,
-    drop_bad: Annotated[bool, Option("--drop-bad", help="Drop invalid rows (default: error).")] = False,
-    add_up: Annotated[
-        bool, Option("--sum", help="Add up rows of the same experiment and arm, such as daily counts.")
-    ] = False,
+    drop_bad: options.DropBad = False,
+    add_up: options.AddUp = False,
     seed: options.Seed = 0,
     out: Annotated[Path | None, Option(help="Folder for files (default: runs/DATA-fit).")] = None,
     json: options.Json = False,

@@ -65,7 +65,7 @@ def optimum(
             raise
         with terminal.progress("optimum") as update:
             how: dict[str, Any] = {"seconds": certify, "instances": instances}
-            best = enclose(task, str(error), **how, progress=lambda name, done: update(done, name))
+            best = enclose(task, str(error), **how, progress=terminal.by_name(update))
     else:
         if out:
             best.playable().save(files["policy"])

@@ -150,6 +150,16 @@ Certify = Annotated[
         "tenth of the command's).",
     ),
 ]
+Data = Annotated[Path, Argument(metavar="DATA", help="A CSV or Parquet file of past experiments.")]
+Experiment = Annotated[str, Option(help="Column with the experiment.")]
+Arm = Annotated[str, Option(help="Column with the arm.")]
+Pulls = Annotated[str, Option(help="Counts: column with the pulls.")]
+Successes = Annotated[str, Option(help="Counts: column with the successes.")]
+Reward = Annotated[str, Option(help="Outcomes, one row per pull: column with the rewards.")]
+DropBad = Annotated[bool, Option("--drop-bad", help="Drop invalid rows (default: error).")]
+AddUp = Annotated[
+    bool, Option("--sum", help="Add up rows of the same experiment and arm, such as daily counts.")
+]
 Json = Annotated[bool, Option("--json", help="Print one JSON object instead of a table.")]
 
 

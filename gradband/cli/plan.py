@@ -1,7 +1,5 @@
 """`gradband plan`."""
 
-import csv
-import io
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -72,7 +70,7 @@ def plan(
       gradband plan fitted.toml --arms 2,3 --policy policy.safetensors --json
     """
     import gradband as gb
-    from gradband.core.files import write_text
+    from gradband.core.files import to_csv, write_text
     from gradband.policies.given import from_command_line
 
     began, task = time.perf_counter(), options.load_problem(problem, None, None)
@@ -96,7 +94,7 @@ def plan(
         )
     files = {"table": str(folder / "plan.csv"), "result": str(folder / "result.json")}
     lengths = found.how_long(tolerance)
-    write_text(Path(files["table"]), as_csv(found))
+    write_text(Path(files["table"]), to_csv(found.records()))
     result = {
         "problem": shared.about(task, problem),
         "seed": seed,
@@ -106,15 +104,6 @@ def plan(
         "files": files,
     }
     terminal.emit(result, json, lambda: show(found, tolerance, files), files["result"])
-
-
-def as_csv(found: "Plan") -> str:
-    """A row for each size of test."""
-    rows, text = found.records(), io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
 
 
 def show(found: "Plan", tolerance: float, files: dict[str, str]) -> None:

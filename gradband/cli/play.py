@@ -62,7 +62,16 @@ PRETRAINED = "pretrained"  # in place of a file
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are those of every command."""
+    """A parser of a command, with the same errors as every other command."""
+
+    def __init__(self, command: str, description: str, examples: str = "") -> None:
+        super().__init__(
+            prog=f"gradband {command}",
+            description=description,
+            epilog=examples,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
 
     def error(self, message: str) -> NoReturn:
         raise InputError(message)
@@ -76,6 +85,12 @@ def add_policy(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--horizon", metavar="N", type=int, help=horizon)
     prior = f"For {PRETRAINED}: a and b of the Beta(a, b) prior of an arm's mean (default: 1,1)."
     parser.add_argument("--prior", metavar="A,B", help=prior)
+
+
+def add_trust(parser: argparse.ArgumentParser) -> None:
+    """The option for files with policies of the user's own."""
+    trust = "Your own Python file with the policy's class. It will be run; no other file will."
+    parser.add_argument("--trust", metavar="FILE.py", type=Path, action="append", help=trust)
 
 
 def find_policy(given: argparse.Namespace, arms: int) -> "Path | Policy":
@@ -131,20 +146,13 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 
 
 def make_parser() -> Parser:
-    parser = Parser(
-        prog="gradband play",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = Parser("play", DESCRIPTION, EXAMPLES)
     add_policy(parser)
     keep = "Keep every decision and reward in this file, and resume from its contents."
     parser.add_argument("--journal", metavar="FILE", type=Path, help=keep)
     draws = "Fixes all draws (default: the journal's seed, or one from the system)."
     parser.add_argument("--seed", type=int, help=draws)
-    trust = "Your own Python file with the policy's class. It will be run; no other file will."
-    parser.add_argument("--trust", metavar="FILE.py", type=Path, action="append", help=trust)
+    add_trust(parser)
     add_settings(parser)
     return parser
 

@@ -1,7 +1,5 @@
 """`gradband replay`."""
 
-import csv
-import io
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def replay(
-    data: Annotated[Path, Argument(metavar="DATA", help="A CSV or Parquet file of past experiments.")],
+    data: options.Data,
     policy: Annotated[str, Argument(metavar="FILE", help="A policy file, or the name of a policy.")],
     problem: Annotated[
         str,
@@ -44,15 +42,13 @@ def replay(
     draws: Annotated[
         int | None, Option(help="Times that each experiment is played (default: 16 000 tests in all).")
     ] = None,
-    experiment: Annotated[str, Option(help="Column with the experiment.")] = "experiment",
-    arm: Annotated[str, Option(help="Column with the arm.")] = "arm",
-    pulls: Annotated[str, Option(help="Counts: column with the pulls.")] = "pulls",
-    successes: Annotated[str, Option(help="Counts: column with the successes.")] = "successes",
-    reward: Annotated[str, Option(help="Outcomes, one row per pull: column with the rewards.")] = "reward",
-    drop_bad: Annotated[bool, Option("--drop-bad", help="Drop invalid rows (default: error).")] = False,
-    add_up: Annotated[
-        bool, Option("--sum", help="Add up rows of the same experiment and arm, such as daily counts.")
-    ] = False,
+    experiment: options.Experiment = "experiment",
+    arm: options.Arm = "arm",
+    pulls: options.Pulls = "pulls",
+    successes: options.Successes = "successes",
+    reward: options.Reward = "reward",
+    drop_bad: options.DropBad = False,
+    add_up: options.AddUp = False,
     trust: options.Trust = None,
     seed: options.Seed = 0,
     out: Annotated[Path | None, Option(help="Folder for files (default: runs/DATA-replay).")] = None,
@@ -76,7 +72,7 @@ def replay(
       gradband replay daily.csv policy.safetensors --sum --date day
     """
     import gradband as gb
-    from gradband.core.files import write_text
+    from gradband.core.files import to_csv, write_text
     from gradband.policies.given import from_command_line
 
     began = time.perf_counter()
@@ -106,11 +102,7 @@ def replay(
             **reading,
         )
     files = {"table": str(folder / "replay.csv"), "result": str(folder / "result.json")}
-    text, rows = io.StringIO(), found.records()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    write_text(Path(files["table"]), text.getvalue())
+    write_text(Path(files["table"]), to_csv(found.records()))
     result = {**found.as_dict(), "seed": seed, "seconds": time.perf_counter() - began, "files": files}
     terminal.emit(result, json, lambda: show(found, data.name, files["table"]), files["result"])
 

@@ -1,6 +1,5 @@
 """`gradband report`: who leads a test, and whether one may stop. Works with NumPy alone."""
 
-import argparse
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,13 +35,7 @@ EXAMPLES = """Examples:
 
 
 def make_parser() -> Parser:
-    parser = Parser(
-        prog="gradband report",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = Parser("report", DESCRIPTION, EXAMPLES)
     what = "The journal of a player; with --db, the key of a test."
     parser.add_argument("journal", metavar="JOURNAL", type=Path, help=what)
     address = "The database of gradband serve: a SQLite file or postgresql://…."

@@ -32,12 +32,7 @@ COMMANDS = ("token", "tokens", "revoke", "backup")
 
 def make_parser(command: str = "") -> Parser:
     """The parser of the service, or of one of its commands."""
-    parser = Parser(
-        prog=f"gradband serve {command}".strip(),
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = Parser(f"serve {command}".strip(), DESCRIPTION)
     address = "A SQLite file or postgresql://… (default: GRADBAND_DB)."
     parser.add_argument("--db", metavar="DB", default=os.environ.get("GRADBAND_DB"), help=address)
     if command == "token":

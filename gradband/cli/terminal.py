@@ -73,6 +73,11 @@ def progress(what: str) -> Iterator[Callable[[float, str], None]]:
         yield update
 
 
+def by_name(update: Callable[[float, str], None]) -> Callable[[str, float], None]:
+    """The same for calls that report a name, and then the share that is done."""
+    return lambda name, done: update(done, name)
+
+
 @contextlib.contextmanager
 def lines(what: str) -> Iterator[Callable[[float, str], None]]:
     """Writes the progress of long work to stderr now and then; nothing if the work is short."""

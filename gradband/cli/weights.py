@@ -5,7 +5,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from gradband.cli.play import Parser, add_guardrails, add_policy, find_policy
+from gradband.cli.play import Parser, add_guardrails, add_policy, add_trust, find_policy
 from gradband.core.errors import InputError
 
 SUMMARY = "Compute each arm's share of the next pulls from counts, for a feature-flag system."
@@ -30,13 +30,7 @@ EXAMPLES = """Examples:
 
 
 def make_parser() -> Parser:
-    parser = Parser(
-        prog="gradband weights",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = Parser("weights", DESCRIPTION, EXAMPLES)
     add_policy(parser)
     counts = "Arms, pulls and successes."
     parser.add_argument("counts", metavar="COUNTS.csv", type=Path, nargs="?", help=counts)
@@ -51,8 +45,7 @@ def make_parser() -> Parser:
     shape = "Print what this feature-flag system takes: growthbook, unleash or posthog."
     parser.add_argument("--format", metavar="SYSTEM", help=shape)
     parser.add_argument("--key", metavar="KEY", help="The flag's key, for --format.")
-    trust = "Your own Python file with the policy's class. It will be run; no other file will."
-    parser.add_argument("--trust", metavar="FILE.py", type=Path, action="append", help=trust)
+    add_trust(parser)
     return parser
 
 

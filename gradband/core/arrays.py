@@ -3,7 +3,6 @@
 Nothing here imports JAX: a caller with an array of JAX has already imported it.
 """
 
-import math
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -87,20 +86,6 @@ def add_at(values: Array, index: Array, amount: Array) -> Array:
         values[index] += amount
         return values
     return values + one_hot(index, values.shape[0]).astype(values.dtype) * amount
-
-
-def xlogy(x: Array, y: Array) -> Array:
-    """x log y, or 0 where x is 0."""
-    if namespace(x, y) is np:
-        return x * np.log(np.where(x == 0, 1, np.maximum(y, 1e-300)))
-    from jax.scipy import special
-
-    return special.xlogy(x, y)
-
-
-def lgamma(x: np.ndarray) -> np.ndarray:
-    """log Γ of a NumPy array."""
-    return np.array([math.lgamma(entry) for entry in x.ravel().tolist()]).reshape(x.shape)
 
 
 def real(value: Any) -> Array:

@@ -83,6 +83,7 @@ def number(what: str, value: Any, low: float = -math.inf, high: float = math.inf
     found: Any = value if not isinstance(value, bool) and isinstance(value, Real) else math.nan
     # Compared before it is converted: Python's integers may be larger than any float.
     if not (-LARGEST <= found <= LARGEST and low <= found <= high):
-        bounds = f" in [{low:g}, {high:g}]" if (low, high) != (-math.inf, math.inf) else ""
+        least = "" if low == -math.inf else f" of at least {low:g}"
+        bounds = least if high == math.inf else f" in [{low:g}, {high:g}]"
         raise InputError(f"{what} must be a finite number{bounds}, not {shown(value)}")
     return float(found)

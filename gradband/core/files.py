@@ -1,5 +1,7 @@
 """Files: written atomically, checked when read."""
 
+import csv
+import io
 import json
 import math
 import os
@@ -95,6 +97,20 @@ def toml(table: dict[str, Any], name: str = "") -> str:
             # JSON writes strings, numbers and lists of them as TOML does.
             lines.append(f"{key} = {json.dumps(value, ensure_ascii=False, allow_nan=False)}")
     return "\n".join(lines + inner)
+
+
+def to_csv(rows: list[dict[str, Any]]) -> str:
+    """CSV of rows that have the same columns.
+
+    >>> print(to_csv([{"arm": 1, "mean": 0.5}]), end="")
+    arm,mean
+    1,0.5
+    """
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
 
 
 def to_json(about: dict[str, Any]) -> str:

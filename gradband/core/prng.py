@@ -151,6 +151,12 @@ def normal(key: Array) -> Array:
     return normal_from(words(key)[0])
 
 
+def draw(key: Array, p: Array) -> Array:
+    """An index with the probabilities p [K], from a single-use key; consumes it."""
+    edges = p.cumsum()
+    return (uniform(key) * edges[-1] >= edges).sum()
+
+
 def log_gamma(key: Array, shape: Array) -> Array:
     """Logarithms of Gamma(shape, 1) variables, one for each entry of `shape` [N] > 0.
 

@@ -35,7 +35,7 @@ class Prices(Optimal):
 
     def of(self, params: Params, state: Counts) -> Array:
         """The prices [K] of the arms; 0 for an optimal one."""
-        pulls, ones, t = (x.astype(np.int32) for x in (state.pulls, state.sums, state.rounds))
+        pulls, ones, t = state.as_integers()
         place = params["starts"][t] + layout.cell(t, pulls[0], ones[0], ones[1])
         better, xp = params["advantages"][place], namespace(place)
         return xp.stack([xp.maximum(better, 0), xp.maximum(-better, 0)])

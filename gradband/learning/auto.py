@@ -104,10 +104,12 @@ def candidates(problem: Problem, budget: float) -> tuple[list[Candidate], dict[s
         seconds = compiling + unit * size
         if found and spent + seconds > budget:
             left_out[name] = f"would take about {seconds:.0f} s more"
-        elif _can_play(name, problem):
+        elif binding.can_play(named(name), problem):
             found.append(Candidate(name, seconds))
             spent += seconds
-    for name in filter(lambda name: _can_play(name, problem), network):
+    for name in network:
+        if not binding.can_play(named(name), problem):
+            continue
         reference = _teacher(name, problem)
         usual = recipes.choose(binding.check(named(name), problem), None)
         share = (budget - spent - NETWORK[0]) / len(network)
@@ -132,14 +134,6 @@ def _names(problem: Problem) -> tuple[list[str], list[str]]:
         return ["discounted-kl-softelim", "beta-softelim", "discounted-softelim"], ["discounted-index"]
     few = ["beta-softelim", "kl-softelim", "softelim"]
     return few, ["index"] if arms_are_alike(problem) else ["index-by-arm"]
-
-
-def _can_play(name: str, problem: Problem) -> bool:
-    try:
-        binding.check(named(name), problem)
-    except InputError:
-        return False
-    return True
 
 
 def _teacher(name: str, problem: Problem) -> Policy | None:

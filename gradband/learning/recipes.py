@@ -10,7 +10,7 @@ from typing import Any
 
 import optax
 
-from gradband.core.errors import InputError, unknown
+from gradband.core.errors import unknown
 from gradband.gradient import prices
 from gradband.gradient.estimator import FEW, FOR_TAILS, Estimator
 from gradband.gradient.objective import parse_objective
@@ -108,21 +108,13 @@ class Recipe:
         for wanted in self.curriculum(problem.horizon):
             for least in (wanted, max(wanted, problem.arms), max(wanted, 2 * problem.arms)):
                 horizon = -(-least // problem.pulls_per_round) * problem.pulls_per_round
-                if horizon < problem.horizon and _can_play(policy, problem.replace(horizon=horizon)):
+                if horizon < problem.horizon and binding.can_play(policy, problem.replace(horizon=horizon)):
                     found[horizon] = None
                     break
         return tuple(found)
 
     def optimizer_for(self, iterations: int, horizon: int) -> optax.GradientTransformation:
         return PLAIN if self.optimizer is None else self.optimizer(iterations, horizon)
-
-
-def _can_play(policy: Policy, problem: Problem) -> bool:
-    try:
-        binding.check(policy, problem)
-    except InputError:
-        return False
-    return True
 
 
 def sizes(

@@ -5,8 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from gradband.core.arrays import Array, namespace
-from gradband.policies.base import Believing, Counts, Index, Params
+from gradband.policies.base import Array, Believing, Counts, Index, Params, namespace
 from gradband.policies.beta_tail import upper_logits
 
 STEPS = 4  # of Halley's method

@@ -15,9 +15,8 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from gradband.core.arrays import Array, add_at, lgamma, namespace
-from gradband.core.errors import positive
-from gradband.policies.base import Counting, Counts, Params
+from gradband.core.special import lgamma
+from gradband.policies.base import Array, Counting, Counts, Params, Positive, add_at, namespace
 
 END = 2.0**-16  # rewards nearer to 0 or 1 are not told apart
 
@@ -51,14 +50,9 @@ class BetaEvidence(Counting):
     unit: ClassVar[bool] = True
     batches: ClassVar[bool] = False
     differentiable: ClassVar[bool] = False
-    a: float = 1.0
-    b: float = 1.0
-    v: float = 4.0
-
-    def check(self) -> None:
-        super().check()
-        for name in ("a", "b", "v"):
-            positive(f"{name} of {self.name}", getattr(self, name))
+    a: Positive = 1.0
+    b: Positive = 1.0
+    v: Positive = 4.0
 
     @property
     def cells(self) -> int:

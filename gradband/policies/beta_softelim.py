@@ -3,8 +3,7 @@
 import dataclasses
 from typing import ClassVar
 
-from gradband.core.arrays import Array, nn
-from gradband.policies.base import Counts, Params
+from gradband.policies.base import Array, Counts, Params, nn
 from gradband.policies.kl_softelim import KLSoftElim, divergence
 
 

@@ -23,6 +23,15 @@ def check(policy: Policy, problem: Problem) -> Policy:
     return bound
 
 
+def can_play(policy: Policy, problem: Problem) -> bool:
+    """Whether `check` finds nothing wrong."""
+    try:
+        check(policy, problem)
+    except InputError:
+        return False
+    return True
+
+
 def _with_contexts(policy: Contextual, problem: Problem) -> Contextual:
     """The policy for as many features as the problem's contexts have."""
     prior = problem.prior

@@ -3,8 +3,7 @@
 import dataclasses
 from typing import ClassVar
 
-from gradband.core.arrays import Array, nn
-from gradband.policies.base import Counting, Counts, OneParameter, Params
+from gradband.policies.base import Array, Counting, Counts, OneParameter, Params, nn
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -4,11 +4,9 @@ import dataclasses
 import math
 from typing import ClassVar
 
-from gradband.core.arrays import Array, namespace
-from gradband.core.errors import positive
-from gradband.policies.base import Index, Params
+from gradband.core.special import psi
+from gradband.policies.base import Array, Index, Params, Positive, namespace
 from gradband.policies.beta_evidence import BetaEvidence, Evidence
-from gradband.policies.platform_ts import psi
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -21,11 +19,7 @@ class BetaBrezziLai(Index, BetaEvidence):
     """
 
     name: ClassVar[str] = "brezzi-lai-beta"
-    share: float = 0.5
-
-    def check(self) -> None:
-        super().check()
-        positive("share of brezzi-lai-beta", self.share)
+    share: Positive = 0.5
 
     def index(self, params: Params, state: Evidence) -> Array:
         means, variances = self.moments(state)

@@ -2,19 +2,17 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
 from gradband.core.arrays import Array, namespace, nn
-from gradband.core.errors import InputError, number, number_of_dims, positive, unknown
+from gradband.core.errors import number, number_of_dims, positive
 from gradband.policies import beliefs
-from gradband.policies.base import Greatest, Params, Policy
+from gradband.policies.base import Greatest, InputError, Params, Policy, Positive, one_of
 from gradband.policies.beliefs import Belief, Seen
 
 MOST_NUMBERS = 10_000_000  # in a belief that is played
-MODELS = ("linear", "by-arm")
-LINKS = ("identity", "logistic")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -33,11 +31,11 @@ class Contextual(Policy):
     takes_prior: ClassVar[bool] = True
     dims: int = 0
     """d, set by the problem that it plays"""
-    model: str = "linear"
-    link: str = "identity"
+    model: Annotated[str, one_of("linear", "by-arm")] = "linear"
+    link: Annotated[str, one_of("identity", "logistic")] = "identity"
     mean: float | tuple[float, ...] = 0.0
     within: float | tuple[float, ...] = 0.5
-    sd: float = 0.5
+    sd: Positive = 0.5
 
     def __post_init__(self) -> None:
         fill = object.__setattr__  # the dataclass is frozen
@@ -51,10 +49,6 @@ class Contextual(Policy):
         number_of_dims(f"dims of {self.name}", self.dims, least=0)
         self._check_coordinates("mean", number)
         self._check_coordinates("within", positive)
-        positive(f"sd of {self.name}", self.sd)
-        for what, given, known in (("model", self.model, MODELS), ("link", self.link, LINKS)):
-            if given not in known:
-                raise unknown(f"{what} of {self.name}", given, known)
 
     def correct(self, state: Any, arm: int, heard: float, reward: float, p: float) -> Any:
         """The belief with another reward of a pulled arm, in the state with that arm's features."""

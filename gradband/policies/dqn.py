@@ -6,9 +6,7 @@ import math
 from collections.abc import Callable
 from typing import ClassVar
 
-from gradband.core.arrays import Array, namespace, nn
-from gradband.core.errors import whole
-from gradband.policies.base import Counts, Index, Params, Spec
+from gradband.policies.base import Array, Counts, Index, Params, Spec, Whole, namespace, nn
 
 FEATURES = 6  # the network's inputs per arm
 
@@ -44,11 +42,7 @@ class DQN(Index):
     binary: ClassVar[bool] = True
     flexible: ClassVar[bool] = False
     trainer: ClassVar[str] = "q-learning"
-    hidden: int = 64
-
-    def check(self) -> None:
-        super().check()
-        whole("hidden of dqn", self.hidden)
+    hidden: Whole = 64
 
     @property
     def sizes(self) -> tuple[int, ...]:

@@ -7,12 +7,11 @@ steeper ones above.
 
 import functools
 import math
-from statistics import NormalDist
 
 import numpy as np
 
-from gradband.core.arrays import Array, namespace
-from gradband.policies.platform_ts import normal_cdf
+from gradband.core.special import normal_cdf, normal_density, normal_quantiles
+from gradband.policies.base import Array, namespace
 
 DRAWS = 1024  # quasi-random, of what is not integrated
 AT_ONCE = 1 << 20  # numbers computed at a time
@@ -72,7 +71,7 @@ def excess(c: Array) -> Array:
     found = xp.zeros_like(t)
     for term in reversed(TERMS):
         found = found * t + term
-    return xp.exp(-c * c / 2) / math.sqrt(2 * math.pi) * t * t * found
+    return normal_density(c) * t * t * found
 
 
 def best_line_probabilities(means: np.ndarray, spreads: np.ndarray) -> np.ndarray:
@@ -109,6 +108,4 @@ def quasi_normal(count: int, dims: int) -> np.ndarray:
     for _ in range(64):
         ratio = (1 + ratio) ** (1 / (dims + 1))  # the root of x^(dims + 1) = 1 + x
     u = (0.5 + np.arange(1, count + 1)[:, None] * ratio ** -np.arange(1.0, dims + 1)) % 1
-    inverse = NormalDist().inv_cdf
-    found = np.array([inverse(min(max(entry, 1e-12), 1 - 1e-12)) for entry in u.ravel()])
-    return found.reshape(count, dims)
+    return normal_quantiles(u.clip(1e-12, 1 - 1e-12))

@@ -1,13 +1,10 @@
 """Exp3: exponential weights on importance-weighted rewards (Section 4.1, eq. 4)."""
 
 import dataclasses
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from gradband.core.arrays import Array, add_at, namespace, nn, one_hot, pick, stop_gradient
-from gradband.core.errors import unknown
-from gradband.policies.base import OneParameter, Params
-
-GRADIENTS = ("exact", "lemma")
+from gradband.policies.base import OneParameter, Params, one_of
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -21,12 +18,7 @@ class Exp3(OneParameter):
     name: ClassVar[str] = "exp3"
     batches: ClassVar[bool] = True
     most: ClassVar[float] = 1.0
-    gradient: str = "exact"
-
-    def check(self) -> None:
-        super().check()
-        if self.gradient not in GRADIENTS:
-            raise unknown("gradient of exp3", self.gradient, GRADIENTS)
+    gradient: Annotated[str, one_of("exact", "lemma")] = "exact"
 
     def begin(self, params: Params, latent: Array) -> Array:
         return namespace(latent).zeros(self.arms)

@@ -6,8 +6,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from gradband.core.arrays import Array, namespace, pick, stop_gradient
-from gradband.core.errors import InputError
-from gradband.policies.base import Bounds, Counts, OneParameter, Params, certain
+from gradband.policies.base import Bounds, Counts, InputError, OneParameter, Params
+from gradband.policies.policy import certain
 
 MARGIN = 1e-3
 

@@ -1,13 +1,12 @@
 """Forgetting: counts that fade, at a rate that is learned, for rewards whose means move."""
 
 import dataclasses
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from gradband.core.arrays import Array, add_at, namespace, real
-from gradband.core.errors import InputError, number
-from gradband.policies.base import Bounds, Counting, Counts, Params, Policy, Spec
+from gradband.policies.base import Bounds, Counting, Counts, InputError, Params, Policy, Spec, in_range
 
 START = 0.01  # of the rate
 LEAST, MOST = 1e-9, 0.5  # of the rate; the least forgets nothing in a million pulls
@@ -43,7 +42,7 @@ class Forgetting(Counting):
     forgets: ClassVar[bool] = True
     still: ClassVar[type[Policy]]
     """the policy that forgets nothing"""
-    forgetting: float = START
+    forgetting: Annotated[float, in_range(LEAST, MOST)] = START
 
     def __init_subclass__(cls, **given: Any) -> None:
         super().__init_subclass__(**given)
@@ -55,10 +54,6 @@ class Forgetting(Counting):
         """This policy, forgetting nothing."""
         names = (field.name for field in dataclasses.fields(self.still))
         return self.still(**{name: getattr(self, name) for name in names})
-
-    def check(self) -> None:
-        super().check()
-        number(f"forgetting of {self.name}", self.forgetting, LEAST, MOST)
 
     def init(self, key: Array) -> Params:
         return self.as_still.init(key) | {"forgetting": real(self.forgetting)}

@@ -1,13 +1,10 @@
 """Bayes-UCB with normal beliefs (Kaufmann, Cappé and Garivier, 2012)."""
 
 import dataclasses
-from statistics import NormalDist
 from typing import ClassVar
 
-import numpy as np
-
-from gradband.core.arrays import Array, namespace
-from gradband.policies.base import Counts, Index, Params
+from gradband.core.special import upper_quantile
+from gradband.policies.base import Array, Counts, Index, Params, namespace
 from gradband.policies.normal import Normal
 
 
@@ -23,12 +20,3 @@ class GaussianBayesUCB(Index, Normal):
     def index(self, params: Params, state: Counts) -> Array:
         means, sds = self.posterior(state)
         return means + sds * upper_quantile(1 / namespace(means).maximum(state.rounds + 1, 2))
-
-
-def upper_quantile(tail: Array) -> Array:
-    """The number that a standard normal variable exceeds with probability `tail`."""
-    if namespace(tail) is np:
-        return -NormalDist().inv_cdf(float(tail))
-    from gradband.core import prng
-
-    return -prng.normal_of(tail)

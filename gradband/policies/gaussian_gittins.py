@@ -7,40 +7,39 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gradband.core import resources
-from gradband.core.arrays import Array
-from gradband.core.errors import InputError
-from gradband.policies.base import Counts, Index, Params, Spec
+from gradband.policies.base import Array, Counts, InputError, Params, Spec
+from gradband.policies.gittins import IndexTable
 from gradband.policies.normal import Normal
 from gradband.solvers.layout import pair_place, pairs
 
 LONGEST = 4000  # rounds: a table of 32 megabytes, and minutes of work
-QUICK = 1000  # rounds: a table takes a few seconds
 PRECISIONS = 1e-3, 1e12  # of the prior, relative to that of a reward
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class GaussianGittins(Index, Normal):
+class GaussianGittins(IndexTable, Normal):
     """The arm with the greatest Gittins index of its normal posterior for the remaining rounds.
 
     The belief about an arm is N(mean, within²) at first, and rewards have the standard deviation `sd`.
     The index is the posterior mean plus sd times an entry of a table, which depends on `within` / `sd` and
-    the horizon alone. It is computed once and kept in the user's cache folder.
+    the horizon alone.
 
     >>> GaussianGittins().bind(arms=2, horizon=10).init(None)["table"].shape
     (55,)
     """
 
     name: ClassVar[str] = "gittins-gaussian"
-    bounded: ClassVar[bool] = True
-    trained: ClassVar[bool] = False
+    quick: ClassVar[int] = 1000
 
     def check(self) -> None:
         super().check()
         if self.horizon > LONGEST:
-            what = f"a table of Gittins indices for {self.horizon} rounds takes long to compute"
-            raise InputError(f"{what}: the longest horizon is {LONGEST}")
-        if not PRECISIONS[0] <= self.precision <= PRECISIONS[1]:
-            low, high = PRECISIONS
+            raise InputError(
+                f"the table of Gittins indices for {self.horizon} rounds would take too long to compute: "
+                f"the longest horizon is {LONGEST}"
+            )
+        low, high = PRECISIONS
+        if not low <= self.precision <= high:
             raise InputError(
                 f"(sd / within)² of {self.name} must lie in [{low:g}, {high:g}], not {self.precision:g}"
             )
@@ -53,39 +52,16 @@ class GaussianGittins(Index, Normal):
     def specs(self) -> dict[str, Spec]:
         return {"table": Spec((pairs(self.horizon),))}
 
-    def init(self, key: Array) -> Params:
-        import jax.numpy as jnp
+    def key(self) -> dict[str, Any]:
+        from gradband.solvers import gaussian_gittins
 
-        return {"table": jnp.asarray(table(self.precision, self.horizon))}
+        return {"precision": self.precision, "horizon": self.horizon, **gaussian_gittins.SETTINGS}
 
-    def prepare(self, progress: Callable[[float], None]) -> None:
-        table(self.precision, self.horizon, progress)
+    def compute(self, progress: Callable[[float], None] | None) -> np.ndarray:
+        from gradband.solvers import gaussian_gittins
+
+        return gaussian_gittins.finite_horizon(self.precision, self.horizon, resources.cores(), progress)
 
     def index(self, params: Params, state: Counts) -> Array:
-        pulls, t = (x.astype(np.int32) for x in (state.pulls, state.rounds))
+        pulls, _, t = state.as_integers()
         return self.posterior(state)[0] + self.sd * params["table"][pair_place(t, pulls)]
-
-
-def is_quick(policy: GaussianGittins) -> bool:
-    """Whether a bound policy's table takes only seconds to compute."""
-    return policy.horizon <= QUICK
-
-
-_last: dict[tuple[float, int], np.ndarray] = {}
-
-
-def table(precision: float, horizon: int, progress: Callable[[float], None] | None = None) -> np.ndarray:
-    """The policy's table of indices: that of the last call, a stored one, or a new one."""
-    if (precision, horizon) not in _last:
-        from gradband.solvers import gaussian_gittins
-        from gradband.solvers.store import stored
-
-        key: dict[str, Any] = {"precision": precision, "horizon": horizon, **gaussian_gittins.SETTINGS}
-
-        def make() -> np.ndarray:
-            return gaussian_gittins.finite_horizon(precision, horizon, resources.cores(), progress)
-
-        found = stored("gaussian-gittins", key, make)
-        _last.clear()
-        _last[precision, horizon] = found
-    return _last[precision, horizon]

@@ -3,8 +3,7 @@
 import dataclasses
 from typing import ClassVar
 
-from gradband.core.arrays import Array, namespace
-from gradband.policies.base import Counts
+from gradband.policies.base import Array, Counts, namespace
 from gradband.policies.index_network import ArmNetwork
 from gradband.policies.normal import Normal
 

@@ -4,9 +4,7 @@ import dataclasses
 import math
 from typing import ClassVar
 
-from gradband.core.arrays import Array
-from gradband.core.errors import number, positive
-from gradband.policies.base import Params
+from gradband.policies.base import Array, Number, Params, Positive
 from gradband.policies.lstm import LSTM, Memory
 
 
@@ -19,15 +17,9 @@ class GaussianLSTM(LSTM):
 
     name: ClassVar[str] = "lstm-gaussian"
     unit: ClassVar[bool] = False
-    mean: float = 0.0
-    within: float = 1.0
-    sd: float = 1.0
-
-    def check(self) -> None:
-        super().check()
-        number(f"mean of {self.name}", self.mean)
-        positive(f"within of {self.name}", self.within)
-        positive(f"sd of {self.name}", self.sd)
+    mean: Number = 0.0
+    within: Positive = 1.0
+    sd: Positive = 1.0
 
     def update(self, params: Params, state: Memory, arm: Array, reward: Array) -> Memory:
         scale = 4 * math.hypot(self.within, self.sd)

@@ -1,13 +1,11 @@
 """The optimistic Gittins index with normal beliefs (Gutin and Farias, 2016)."""
 
 import dataclasses
-import math
 from typing import ClassVar
 
-from gradband.core.arrays import Array, namespace
-from gradband.policies.base import Counts, Index, Params
+from gradband.core.special import normal_cdf, normal_density
+from gradband.policies.base import Array, Counts, Index, Params, namespace
 from gradband.policies.normal import Normal
-from gradband.policies.platform_ts import normal_cdf
 
 STEPS = 6  # of Newton's method
 LATER = 100  # rounds that the discount is ahead of time
@@ -45,6 +43,5 @@ def optimism(gamma: Array) -> Array:
     x = xp.ones_like(gamma) * 1.9
     for _ in range(STEPS):
         below = normal_cdf(x)
-        density = xp.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
-        x = x + (gamma * (x * below + density) - x) / (1 - gamma * below)
+        x = x + (gamma * (x * below + normal_density(x)) - x) / (1 - gamma * below)
     return x

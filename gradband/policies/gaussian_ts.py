@@ -1,21 +1,19 @@
 """Thompson sampling for rewards of any size, with normal beliefs."""
 
 import dataclasses
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 
-from gradband.core.arrays import Array, namespace
-from gradband.core.errors import number, positive
-from gradband.policies.base import Counting, Counts, Params
+from gradband.policies.base import Array, Counting, Counts, Number, Params, Positive, in_range, namespace
 from gradband.policies.best_arm import best_normal_probabilities
-from gradband.policies.thompson import MOST_SAMPLES, share_out
+from gradband.policies.thompson import Sampling
 
 NODES = 24  # of the level, where arms share one
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class GaussianTS(Counting):
+class GaussianTS(Sampling, Counting):
     """The best arm of a posterior sample, if ℓ ~ N(mean, between²), μ_i ~ N(ℓ, within²), Y ~ N(μ_i, sd²).
 
     Without `between`, arms are independent; with it, the rewards of one arm tell something about the
@@ -24,19 +22,11 @@ class GaussianTS(Counting):
     """
 
     name: ClassVar[str] = "ts-gaussian"
-    differentiable: ClassVar[bool] = False
     any_sums: ClassVar[bool] = True
-    mean: float = 0.0
-    between: float = 0.0
-    within: float = 1.0
-    sd: float = 1.0
-
-    def check(self) -> None:
-        super().check()
-        number("mean of ts-gaussian", self.mean)
-        number("between of ts-gaussian", self.between, 0)
-        positive("within of ts-gaussian", self.within)
-        positive("sd of ts-gaussian", self.sd)
+    mean: Number = 0.0
+    between: Annotated[float, in_range(0)] = 0.0
+    within: Positive = 1.0
+    sd: Positive = 1.0
 
     def level(self, counts: Counts) -> tuple[Array, Array]:
         """The posterior mean and variance of the level."""
@@ -77,9 +67,3 @@ class GaussianTS(Counting):
         wide = Counts(state.pulls[None], state.sums[None])
         middle, spread = self.arms_given(level, wide)
         return middle + spread * noise[:, 1:]
-
-    def act(self, key: Array, params: Params, state: Counts) -> Array:
-        return self.sampled(key, state, 1)[0].argmax()
-
-    def allocate(self, key: Array, params: Params, state: Counts, batch: int) -> Array:
-        return share_out(self.sampled(key, state, min(batch, MOST_SAMPLES)), batch)

@@ -1,29 +1,26 @@
 """Variance-based information-directed sampling with normal beliefs (Russo and Van Roy, 2018)."""
 
 import dataclasses
-import math
 from typing import ClassVar
 
 import numpy as np
 
-from gradband.core.arrays import Array, namespace
-from gradband.policies.base import Counts, Params
-from gradband.policies.ids import CELLS, Belief, believe, draw, least_ratio
+from gradband.core.special import normal_cdf, normal_density
+from gradband.policies.base import Counts, namespace
+from gradband.policies.ids import CELLS, Belief, Directed, believe
 from gradband.policies.normal import Normal
-from gradband.policies.platform_ts import normal_cdf
 
 REACH = 5.0  # standard deviations of a posterior
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class GaussianVarianceDirected(Normal):
+class GaussianVarianceDirected(Directed, Normal):
     """Minimises (expected regret)² / variance of E(μ_i | which arm is best), in every round.
 
     The belief about an arm is N(mean, within²) at first, and rewards have the standard deviation `sd`.
     """
 
     name: ClassVar[str] = "v-ids-gaussian"
-    differentiable: ClassVar[bool] = False
 
     def belief(self, state: Counts) -> Belief:
         """The belief about the best arm, on cells where the greatest mean can be."""
@@ -33,15 +30,8 @@ class GaussianVarianceDirected(Normal):
         shares = xp.asarray(np.linspace(0, 1, CELLS + 1), means.dtype)
         edges = low + (high - low) * shares
         z = (edges[None] - means[:, None]) / sds[:, None]
-        below, density = normal_cdf(z), xp.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
+        below, density = normal_cdf(z), normal_density(z)
         partial = means[:, None] * below - sds[:, None] * density
         middle, middle_partial = ((values[:, 1:] + values[:, :-1]) / 2 for values in (below, partial))
         x = (edges[1:] + edges[:-1]) / 2
         return believe(below[:, 1:] - below[:, :-1], middle, middle_partial, x, means)
-
-    def probabilities(self, params: Params, state: Counts) -> Array:
-        belief = self.belief(state)
-        return least_ratio(belief.regrets, belief.variances)
-
-    def act(self, key: Array, params: Params, state: Counts) -> Array:
-        return draw(key, self.probabilities(params, state))

@@ -7,22 +7,58 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from gradband.core import resources
-from gradband.core.arrays import Array
-from gradband.core.errors import InputError
-from gradband.policies.base import Believing, Counts, Index, Params, Spec
+from gradband.policies.base import Array, Believing, Counts, Index, InputError, Params, Spec
 from gradband.solvers.layout import place, size
 
 LONGEST = 1400  # rounds: a table of a gigabyte
-QUICK = 400  # rounds: a table takes a few seconds
+
+_last: dict[tuple[Any, ...], np.ndarray] = {}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Gittins(Index, Believing):
+class IndexTable(Index):
+    """A policy with a table of indices, which is computed once and kept in the user's cache folder."""
+
+    bounded: ClassVar[bool] = True
+    trained: ClassVar[bool] = False
+    quick: ClassVar[int]
+    """the longest horizon whose table takes only a few seconds"""
+
+    def key(self) -> dict[str, Any]:
+        """What the table depends on."""
+        raise NotImplementedError
+
+    def compute(self, progress: Callable[[float], None] | None) -> np.ndarray:
+        """The table itself."""
+        raise NotImplementedError
+
+    def table(self, progress: Callable[[float], None] | None = None) -> np.ndarray:
+        """The last table again, a stored one, or a new one."""
+        from gradband.solvers.store import stored
+
+        key = self.key()
+        place = self.name, *key.values()
+        if place not in _last:
+            found = stored(self.name, key, lambda: self.compute(progress))
+            _last.clear()
+            _last[place] = found
+        return _last[place]
+
+    def init(self, key: Array) -> Params:
+        import jax.numpy as jnp
+
+        return {"table": jnp.asarray(self.table())}
+
+    def prepare(self, progress: Callable[[float], None]) -> None:
+        self.table(progress)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Gittins(IndexTable, Believing):
     """The arm with the greatest Gittins index for the remaining rounds; ties are broken at random.
 
     An arm's belief is Beta(a + ones, b + zeros); rewards strictly between 0 and 1 are rounded at random.
     For a finite horizon without discounting, the index policy is an excellent heuristic but not optimal.
-    Its table of indices is computed once and kept in the user's cache folder.
 
     >>> policy = Gittins().bind(arms=2, horizon=10)
     >>> policy.init(None)["table"].shape
@@ -30,16 +66,16 @@ class Gittins(Index, Believing):
     """
 
     name: ClassVar[str] = "gittins"
-    bounded: ClassVar[bool] = True
-    trained: ClassVar[bool] = False
+    quick: ClassVar[int] = 400
 
     def check(self) -> None:
         super().check()
         if self.horizon > LONGEST:
-            entries = size(self.horizon)
-            needed = f"{entries:.2g} entries, {resources.in_bytes(2 * entries)}"
-            what = f"a table of Gittins indices for {self.horizon} rounds has {needed}"
-            raise InputError(f"{what}: the longest horizon is {LONGEST}")
+            needed = resources.in_bytes(2 * size(self.horizon))
+            raise InputError(
+                f"the table of Gittins indices for {self.horizon} rounds would take {needed}: the longest "
+                f"horizon is {LONGEST}"
+            )
 
     def compiled(self) -> Self:
         return dataclasses.replace(self, a=1.0, b=1.0)  # only the table depends on them
@@ -47,40 +83,18 @@ class Gittins(Index, Believing):
     def specs(self) -> dict[str, Spec]:
         return {"table": Spec((size(self.horizon),), np.uint16)}
 
-    def init(self, key: Array) -> Params:
-        import jax.numpy as jnp
+    def key(self) -> dict[str, Any]:
+        from gradband.solvers import gittins
 
-        return {"table": jnp.asarray(table(self.a, self.b, self.horizon))}
+        return {"a": float(self.a), "b": float(self.b), "horizon": self.horizon, **gittins.SETTINGS}
 
-    def prepare(self, progress: Callable[[float], None]) -> None:
-        table(self.a, self.b, self.horizon, progress)
+    def compute(self, progress: Callable[[float], None] | None) -> np.ndarray:
+        from gradband.solvers import gittins
+
+        needed = 4 * size(self.horizon)
+        resources.require(needed, "this table of Gittins indices", "choose a shorter horizon")
+        return gittins.finite_horizon(self.a, self.b, self.horizon, resources.cores(), progress)[0]
 
     def index(self, params: Params, state: Counts) -> Array:
-        pulls, ones, t = (x.astype(np.int32) for x in (state.pulls, state.sums, state.rounds))
+        pulls, ones, t = state.as_integers()
         return params["table"][place(t, pulls, ones)].astype(np.int32)
-
-
-def is_quick(policy: Gittins) -> bool:
-    """Whether a bound policy's table takes only seconds to compute."""
-    return policy.horizon <= QUICK
-
-
-_last: dict[tuple[float, float, int], np.ndarray] = {}
-
-
-def table(a: float, b: float, horizon: int, progress: Callable[[float], None] | None = None) -> np.ndarray:
-    """The policy's table of indices: that of the last call, a stored one, or a new one."""
-    if (a, b, horizon) not in _last:
-        from gradband.solvers import gittins
-        from gradband.solvers.store import stored
-
-        resources.require(4 * size(horizon), "this table of Gittins indices", "take a shorter horizon")
-        key: dict[str, Any] = {"a": float(a), "b": float(b), "horizon": horizon, **gittins.SETTINGS}
-
-        def make() -> np.ndarray:
-            return gittins.finite_horizon(a, b, horizon, resources.cores(), progress)[0]
-
-        found = stored("gittins", key, make)
-        _last.clear()
-        _last[a, b, horizon] = found
-    return _last[a, b, horizon]

@@ -3,8 +3,7 @@
 import dataclasses
 from typing import ClassVar
 
-from gradband.core.arrays import Array, namespace
-from gradband.policies.base import Counts, Index, Params
+from gradband.policies.base import Array, Counts, Index, Params, namespace
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

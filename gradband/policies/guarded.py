@@ -11,8 +11,9 @@ import numpy as np
 
 from gradband.core.arrays import Array, namespace, nn, one_hot, pick
 from gradband.core.errors import InputError
-from gradband.policies.base import Params, Policy, State, certain
+from gradband.policies.base import Params, Policy, State
 from gradband.policies.guardrails import guard
+from gradband.policies.policy import certain
 from gradband.problems import Problem
 
 DRAWS = 64  # whose shares stand for probabilities under a cap, if a policy only draws arms

@@ -1,22 +1,24 @@
 """Thompson sampling for arms that vary around an unknown level, as in past experiments."""
 
 import dataclasses
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 
-from gradband.core.arrays import Array, lgamma, namespace
-from gradband.core.errors import number, positive
-from gradband.policies.base import LEAST, MOST, Believing, Counts, Params
+from gradband.core.arrays import Array, namespace
+from gradband.core.errors import number
+from gradband.core.special import lgamma
+from gradband.policies.base import Believing, Counts, Params, Positive, in_range
 from gradband.policies.best_arm import best_probabilities
-from gradband.policies.thompson import MOST_SAMPLES, share_out
+from gradband.policies.counting import LEAST, MOST
+from gradband.policies.thompson import Sampling
 from gradband.solvers.levels import MOST_SLOPE, MOST_SPREAD, components_of
 
 RARE = 1e-12  # levels less likely than this are skipped
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class HierarchicalTS(Believing):
+class HierarchicalTS(Sampling, Believing):
     """The best arm of a posterior sample, where ℓ ~ Beta(a, b) and μ_i ~ Beta(κ ℓ, κ (1 − ℓ)).
 
     κ = `strength` · (ℓ / m)^−`slope` · exp(`spread` · ε), as in the hierarchical prior: the rewards of one
@@ -25,16 +27,9 @@ class HierarchicalTS(Believing):
     """
 
     name: ClassVar[str] = "hierarchical-ts"
-    differentiable: ClassVar[bool] = False
-    strength: float = 10.0
-    spread: float = 0.0
-    slope: float = 0.0
-
-    def check(self) -> None:
-        super().check()
-        positive("strength of hierarchical-ts", self.strength)
-        number("spread of hierarchical-ts", self.spread, 0, MOST_SPREAD)
-        number("slope of hierarchical-ts", self.slope, -MOST_SLOPE, MOST_SLOPE)
+    strength: Positive = 10.0
+    spread: Annotated[float, in_range(0, MOST_SPREAD)] = 0.0
+    slope: Annotated[float, in_range(-MOST_SLOPE, MOST_SLOPE)] = 0.0
 
     def check_play(self) -> None:
         super().check_play()
@@ -81,9 +76,3 @@ class HierarchicalTS(Believing):
         a, b = ((picked * shape[:, 0][None]).sum(1)[:, None] for shape in (ups, downs))
         shapes = ((a + ones).reshape(-1), (b + zeros).reshape(-1))
         return prng.beta(prng.fold_in(key, jnp.uint32(2)), *shapes).reshape(draws, self.arms)
-
-    def act(self, key: Array, params: Params, state: Counts) -> Array:
-        return self.sampled(key, state, 1)[0].argmax()
-
-    def allocate(self, key: Array, params: Params, state: Counts, batch: int) -> Array:
-        return share_out(self.sampled(key, state, min(batch, MOST_SAMPLES)), batch)

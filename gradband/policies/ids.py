@@ -2,12 +2,11 @@
 
 import dataclasses
 import math
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from gradband.core.arrays import Array, namespace
-from gradband.policies.base import Believing, Counts, Params
+from gradband.policies.base import Array, Believing, Counts, Params, Policy, namespace
 from gradband.policies.kl_softelim import curve
 
 CELLS = 192  # of a posterior
@@ -91,26 +90,40 @@ def least_ratio(regrets: Array, gains: Array) -> Array:
     return p / p.sum()
 
 
-def draw(key: Array, p: Array) -> Array:
-    """An arm with these probabilities [K]."""
-    from gradband.core import prng
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Directed(Policy):
+    """Minimises (expected regret)² / what is learned about the best arm, in every round."""
 
-    edges = p.cumsum()
-    return (prng.uniform(key) * edges[-1] >= edges).sum()
+    differentiable: ClassVar[bool] = False
+
+    def belief(self, state: Any) -> Belief:
+        """The belief about the best arm."""
+        raise NotImplementedError
+
+    def gains(self, belief: Belief) -> Array:
+        """What a pull of each arm tells about which is best [K]; by default the variance."""
+        return belief.variances
+
+    def probabilities(self, params: Params, state: Any) -> Array:
+        belief = self.belief(state)
+        return least_ratio(belief.regrets, self.gains(belief))
+
+    def act(self, key: Array, params: Params, state: Any) -> Array:
+        from gradband.core import prng
+
+        return prng.draw(key, self.probabilities(params, state))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class InformationDirected(Believing):
+class InformationDirected(Directed, Believing):
     """Minimises (expected regret)² / information gained about which arm is best, in every round.
 
     Beliefs are Beta(a + ones, b + zeros); rewards strictly between 0 and 1 are rounded at random.
     """
 
     name: ClassVar[str] = "ids"
-    differentiable: ClassVar[bool] = False
 
     def gains(self, belief: Belief) -> Array:
-        """What a pull of each arm tells about which is best [K]."""
         return belief.information
 
     def belief(self, state: Counts) -> Belief:
@@ -128,10 +141,3 @@ class InformationDirected(Believing):
         weighed = masses * x[None]
         below, partial = (xp.cumsum(values, axis=1) - values / 2 for values in (masses, weighed))
         return believe(masses, below, partial, x, weighed.sum(1))
-
-    def probabilities(self, params: Params, state: Counts) -> Array:
-        belief = self.belief(state)
-        return least_ratio(belief.regrets, self.gains(belief))
-
-    def act(self, key: Array, params: Params, state: Counts) -> Array:
-        return draw(key, self.probabilities(params, state))

@@ -4,8 +4,7 @@ import dataclasses
 import math
 from typing import ClassVar
 
-from gradband.core.arrays import Array, namespace
-from gradband.policies.base import Counts, Params, Spec
+from gradband.policies.base import Array, Counts, Params, Spec, namespace
 from gradband.policies.index_network import FEATURES, IndexNetwork
 
 

@@ -5,8 +5,7 @@ import math
 from typing import Any, ClassVar
 
 from gradband.core.arrays import Array, namespace, nn
-from gradband.core.errors import positive, whole
-from gradband.policies.base import Counting, Counts, Params, Policy, Spec
+from gradband.policies.base import Counting, Counts, Params, Policy, Positive, Spec, Whole
 from gradband.policies.kl_softelim import divergence
 
 FEATURES = 8  # the network's inputs per arm, made of counts
@@ -17,11 +16,7 @@ class ArmNetwork(Policy):
     """p is a softmax of scores that one network gives all arms, from `features` of their own."""
 
     inputs: ClassVar[int] = FEATURES
-    hidden: int = 32
-
-    def check(self) -> None:
-        super().check()
-        whole(f"hidden of {self.name}", self.hidden)
+    hidden: Whole = 32
 
     def specs(self) -> dict[str, Spec]:
         h = self.hidden
@@ -75,13 +70,8 @@ class IndexNetwork(ArmNetwork, Counting):
 
     name: ClassVar[str] = "index"
     unit: ClassVar[bool] = True
-    a: float = 1.0
-    b: float = 1.0
-
-    def check(self) -> None:
-        super().check()
-        positive("a of index", self.a)
-        positive("b of index", self.b)
+    a: Positive = 1.0
+    b: Positive = 1.0
 
     def features(self, counts: Counts) -> tuple[Array, Array]:
         """The network's inputs for each arm [8, K], and 10 T_i kl(μ̂_i, max_j μ̂_j) [K]."""

@@ -6,9 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from gradband.core.arrays import Array, namespace, pick
-from gradband.core.errors import InputError
-from gradband.policies.base import Believing, Counts, Params
+from gradband.policies.base import Array, Believing, Counts, InputError, Params, namespace, pick
 
 PATHS = 16  # sampled for a player's probabilities
 LONGEST = 2000  # rounds: a decision takes K n² steps

@@ -4,8 +4,7 @@ import dataclasses
 from typing import ClassVar, Self
 
 from gradband.core.arrays import Array, namespace, nn, real
-from gradband.core.errors import positive
-from gradband.policies.base import Bounds, Counting, Counts, OneParameter, Params, Spec
+from gradband.policies.base import Bounds, Counting, Counts, OneParameter, Params, Positive, Spec
 
 LEAST = 1e-3  # of pseudo-counts
 
@@ -23,13 +22,8 @@ class KLSoftElim(Counting, OneParameter):
     name: ClassVar[str] = "kl-softelim"
     unit: ClassVar[bool] = True
     log_scale: ClassVar[frozenset[str]] = frozenset({"theta", "a", "b"})
-    a: float = 1.0
-    b: float = 1.0
-
-    def check(self) -> None:
-        super().check()
-        positive(f"a of {self.name}", self.a)
-        positive(f"b of {self.name}", self.b)
+    a: Positive = 1.0
+    b: Positive = 1.0
 
     def init(self, key: Array) -> Params:
         return super().init(key) | {"a": real(self.a), "b": real(self.b)}

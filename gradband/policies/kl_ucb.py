@@ -1,11 +1,10 @@
 """KL-UCB: upper confidence bounds by Kullback–Leibler divergence (Garivier and Cappé, 2011)."""
 
 import dataclasses
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from gradband.core.arrays import Array, namespace, xlogy
-from gradband.core.errors import number
-from gradband.policies.base import Counts, Index, Params
+from gradband.core.special import xlogy
+from gradband.policies.base import Array, Counts, Index, Params, in_range, namespace
 
 STEPS = 10  # of Newton's method, which approaches from the right and never overshoots
 
@@ -20,11 +19,7 @@ class KLUCB(Index):
 
     name: ClassVar[str] = "kl-ucb"
     unit: ClassVar[bool] = True
-    c: float = 0.0
-
-    def check(self) -> None:
-        super().check()
-        number("c of kl-ucb", self.c, 0, 1e6)
+    c: Annotated[float, in_range(0, 1e6)] = 0.0
 
     def index(self, params: Params, state: Counts) -> Array:
         xp = namespace(state.pulls)

@@ -3,11 +3,10 @@
 import dataclasses
 from typing import ClassVar
 
-from gradband.core.arrays import Array, namespace
-from gradband.policies.base import Params
+from gradband.core.special import upper_quantile
+from gradband.policies.base import Array, Params, namespace
 from gradband.policies.beliefs import Seen
 from gradband.policies.contextual import ContextualIndex
-from gradband.policies.gaussian_bayes_ucb import upper_quantile
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -5,8 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from gradband.core.arrays import Array, namespace, nn
-from gradband.policies.base import Params
+from gradband.policies.base import Array, Params, namespace, nn
 from gradband.policies.beliefs import Seen
 from gradband.policies.lin_softelim import LEAST
 from gradband.policies.tuned import ANY, Tuned
@@ -21,8 +20,6 @@ class LinBoltzmann(Tuned):
     """
 
     name: ClassVar[str] = "lin-boltzmann"
-    log_scale: ClassVar[frozenset[str]] = frozenset({"temperature"})
-    lead: ClassVar[str] = "temperature"
     limits: ClassVar[dict[str, tuple[float, float]]] = {"temperature": ANY}
     temperature: float = 0.5
 

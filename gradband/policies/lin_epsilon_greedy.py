@@ -3,8 +3,7 @@
 import dataclasses
 from typing import ClassVar
 
-from gradband.core.arrays import Array, namespace
-from gradband.policies.base import Params
+from gradband.policies.base import Array, Params, namespace
 from gradband.policies.beliefs import Seen
 from gradband.policies.tuned import Tuned
 
@@ -14,8 +13,6 @@ class LinEpsilonGreedy(Tuned):
     """p_i = ε/K + (1 − ε) 1{i has the greatest expected reward} / #greatest, with ε in (0, 1]."""
 
     name: ClassVar[str] = "lin-epsilon-greedy"
-    log_scale: ClassVar[frozenset[str]] = frozenset({"epsilon"})
-    lead: ClassVar[str] = "epsilon"
     limits: ClassVar[dict[str, tuple[float, float]]] = {"epsilon": (1e-6, 1.0)}
     epsilon: float = 0.1
 

@@ -3,8 +3,7 @@
 import dataclasses
 from typing import ClassVar
 
-from gradband.core.arrays import Array
-from gradband.policies.base import Params
+from gradband.policies.base import Array, Params
 from gradband.policies.beliefs import Seen
 from gradband.policies.contextual import ContextualIndex
 

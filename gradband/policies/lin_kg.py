@@ -5,9 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from gradband.core.arrays import Array, namespace
-from gradband.core.errors import InputError
-from gradband.policies.base import Params
+from gradband.policies.base import Array, InputError, Params, namespace
 from gradband.policies.beliefs import Seen
 from gradband.policies.contextual import ContextualIndex
 from gradband.policies.envelope import expected_gain

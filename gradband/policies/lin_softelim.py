@@ -1,18 +1,14 @@
 """SoftElim where arms have features (Boutilier et al., Differentiable meta-learning, 2020)."""
 
 import dataclasses
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 
-from gradband.core.arrays import Array, namespace, nn
-from gradband.core.errors import unknown
-from gradband.policies.base import Params, Spec
+from gradband.policies.base import Array, Params, Spec, namespace, nn, one_of
 from gradband.policies.beliefs import Seen, see
 from gradband.policies.tuned import ANY, Tuned
 
-SHAPES = ("scalar", "diagonal", "full")
-VARIANCES = ("arm", "difference")
 LEAST = 1e-12  # variance relative to that of rewards; arms with the same features do not differ at all
 
 
@@ -28,18 +24,10 @@ class LinSoftElim(Tuned):
     """
 
     name: ClassVar[str] = "lin-softelim"
-    log_scale: ClassVar[frozenset[str]] = frozenset({"a"})
-    lead: ClassVar[str] = "a"
     limits: ClassVar[dict[str, tuple[float, float]]] = {"a": ANY}
-    shape: str = "scalar"
-    variance: str = "arm"
+    shape: Annotated[str, one_of("scalar", "diagonal", "full")] = "scalar"
+    variance: Annotated[str, one_of("arm", "difference")] = "arm"
     a: float = 1.0
-
-    def check(self) -> None:
-        super().check()
-        for what, given, known in (("shape", self.shape, SHAPES), ("variance", self.variance, VARIANCES)):
-            if given not in known:
-                raise unknown(f"{what} of {self.name}", given, known)
 
     def specs(self) -> dict[str, Spec]:
         if self.shape == "full":

@@ -5,8 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from gradband.core.arrays import Array, namespace
-from gradband.policies.base import Params
+from gradband.policies.base import Array, Params, namespace
 from gradband.policies.beliefs import Seen
 from gradband.policies.best_arm import best_normal_probabilities
 from gradband.policies.contextual import Contextual

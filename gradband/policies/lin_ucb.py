@@ -1,11 +1,9 @@
 """LinUCB (Li, Chu, Langford and Schapire, 2010)."""
 
 import dataclasses
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from gradband.core.arrays import Array, namespace
-from gradband.core.errors import number
-from gradband.policies.base import Params
+from gradband.policies.base import Array, Params, in_range, namespace
 from gradband.policies.beliefs import Seen
 from gradband.policies.contextual import ContextualIndex
 
@@ -20,13 +18,9 @@ class LinUCB(ContextualIndex):
 
     name: ClassVar[str] = "lin-ucb"
     takes_prior: ClassVar[bool] = False
-    width: float = 1.0
+    width: Annotated[float, in_range(0)] = 1.0
     within: float = 1.0
     sd: float = 1.0
-
-    def check(self) -> None:
-        super().check()
-        number(f"width of {self.name}", self.width, 0)
 
     def index(self, params: Params, state: Seen) -> Array:
         return state.mean + self.width * namespace(state.mean).sqrt(state.variance)

@@ -2,23 +2,21 @@
 
 import dataclasses
 import math
-from statistics import NormalDist
-from typing import Any, ClassVar
+from functools import partial
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from gradband.core.arrays import Array, namespace, nn
 from gradband.core.errors import whole
-from gradband.policies.base import Params
+from gradband.core.special import normal_quantiles
+from gradband.policies.base import Array, namespace, nn
 from gradband.policies.beliefs import Seen
 from gradband.policies.contextual import Contextual
-from gradband.policies.ids import Belief, draw, least_ratio
-
-MOST_SAMPLES = 10_000
+from gradband.policies.ids import Belief, Directed
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LinVarianceDirected(Contextual):
+class LinVarianceDirected(Directed, Contextual):
     """Minimises (expected regret)² / variance of E(μ_i | which arm is best), in every round.
 
     Expectations are means over `samples` of θ from the posterior. A round's samples come from its number,
@@ -26,12 +24,7 @@ class LinVarianceDirected(Contextual):
     """
 
     name: ClassVar[str] = "lin-v-ids"
-    differentiable: ClassVar[bool] = False
-    samples: int = 200
-
-    def check(self) -> None:
-        super().check()
-        whole(f"samples of {self.name}", self.samples, most=MOST_SAMPLES)
+    samples: Annotated[int, partial(whole, most=10_000)] = 200
 
     def sampled(self, seen: Seen) -> Array:
         """Expected rewards [samples, K] from the posterior."""
@@ -54,13 +47,6 @@ class LinVarianceDirected(Contextual):
         given = xp.where(best[:, None] > 0, totals / xp.maximum(best, 1)[:, None], centre[None])
         return Belief(best / count, centre, given)
 
-    def probabilities(self, params: Params, state: Seen) -> Array:
-        belief = self.belief(state)
-        return least_ratio(belief.regrets, belief.variances)
-
-    def act(self, key: Array, params: Params, state: Seen) -> Array:
-        return draw(key, self.probabilities(params, state))
-
 
 def scattered(rounds: Array, shape: tuple[int, int], dtype: Any) -> Array:
     """Standard normal numbers that depend on their places and the number of rounds alone.
@@ -76,8 +62,7 @@ def scattered(rounds: Array, shape: tuple[int, int], dtype: Any) -> Array:
     bits = bits ^ (bits >> np.uint32(16))
     u = ((bits >> np.uint32(9)).astype(dtype) + 0.5) * 2.0**-23
     if xp is np:
-        inverse = NormalDist().inv_cdf
-        return np.array([inverse(entry) for entry in u.ravel().tolist()]).reshape(shape)
+        return normal_quantiles(u)
     import jax
 
     return math.sqrt(2) * jax.lax.erf_inv(2 * u - 1)

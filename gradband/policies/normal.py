@@ -3,9 +3,7 @@
 import dataclasses
 from typing import ClassVar
 
-from gradband.core.arrays import Array, namespace
-from gradband.core.errors import number, positive
-from gradband.policies.base import Counting, Counts, Params
+from gradband.policies.base import Array, Counting, Counts, Number, Params, Positive, namespace
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -16,15 +14,9 @@ class Normal(Counting):
     """
 
     any_sums: ClassVar[bool] = True
-    mean: float = 0.0
-    within: float = 1.0
-    sd: float = 1.0
-
-    def check(self) -> None:
-        super().check()
-        number(f"mean of {self.name}", self.mean)
-        positive(f"within of {self.name}", self.within)
-        positive(f"sd of {self.name}", self.sd)
+    mean: Number = 0.0
+    within: Positive = 1.0
+    sd: Positive = 1.0
 
     def posterior(self, counts: Counts) -> tuple[Array, Array]:
         """Means and standard deviations [K] of the arms' normal posteriors."""

@@ -5,8 +5,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from gradband.core.arrays import Array, lgamma, namespace
-from gradband.policies.base import Believing, Counts, Index, Params
+from gradband.core.special import lgamma
+from gradband.policies.base import Array, Believing, Counts, Index, Params, namespace
 from gradband.policies.beta_tail import upper_probabilities
 from gradband.policies.gaussian_ogi import discount, optimism
 
@@ -33,7 +33,7 @@ class OptimisticGittins(Index, Believing):
         # The index of a normal posterior is a start, with less optimism the nearer 1 is.
         far = optimism(gamma) * sd
         x = xp.clip(mean + far / (1 + 0.7 * far * total / zeros), mean, 1 - MARGIN)
-        scale = _log_gamma(total) - _log_gamma(ones) - _log_gamma(zeros)
+        scale = lgamma(total) - lgamma(ones) - lgamma(zeros)
         # λ − m = γ E (μ − λ)⁺ + γ (λ − m): a convex function decreases through 0, and Newton's steps
         # approach its root from the left after the first.
         for _ in range(STEPS):
@@ -52,11 +52,3 @@ def _above(x: Array, a: Array, b: Array) -> Array:
     from jax.scipy.special import betainc
 
     return betainc(b, a, 1 - x)
-
-
-def _log_gamma(x: Array) -> Array:
-    if namespace(x) is np:
-        return lgamma(x)
-    from jax.scipy.special import gammaln
-
-    return gammaln(x)

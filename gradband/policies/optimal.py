@@ -6,8 +6,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from gradband.core.arrays import Array, namespace, nn, one_hot
-from gradband.core.errors import InputError, number, shown, whole
-from gradband.policies.base import Bounds, Counting, Counts, Params, Spec
+from gradband.core.errors import number, shown, whole
+from gradband.policies.base import Bounds, Counting, Counts, InputError, Params, Spec
 from gradband.solvers.layout import LONGEST, byte_starts, cell, place, size
 
 
@@ -73,7 +73,7 @@ class OptimalThresholds(Optimal):
         return {"thresholds": 0.0}, {"thresholds": float(self.horizon)}
 
     def choice(self, params: Params, state: Counts) -> Array:
-        pulls, ones, t = (x.astype(np.int32) for x in (state.pulls, state.sums, state.rounds))
+        pulls, ones, t = state.as_integers()
         threshold = params["thresholds"][place(t, pulls[0], ones[0])]
         return (ones[1] >= threshold).astype(np.int32)
 
@@ -94,7 +94,7 @@ class OptimalChoices(Optimal):
         return {"choices": Spec((int(byte_starts(self.horizon + 1)[-1]),), np.uint8)}
 
     def choice(self, params: Params, state: Counts) -> Array:
-        pulls, ones, t = (x.astype(np.int32) for x in (state.pulls, state.sums, state.rounds))
+        pulls, ones, t = state.as_integers()
         at = cell(t, pulls[0], ones[0], ones[1])
         xp = namespace(at)
         start = xp.asarray(byte_starts(self.horizon + 1), np.int32)[t]

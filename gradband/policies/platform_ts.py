@@ -4,21 +4,17 @@ docs/platforms.md says where each rule comes from.
 """
 
 import dataclasses
-import math
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from gradband.core.arrays import Array, namespace
-from gradband.core.errors import InputError, number, unknown, whole
-from gradband.policies.base import Counting, Counts, Params
+from gradband.core.special import normal_cdf, psi
+from gradband.policies.base import Count, Counting, Counts, InputError, Params, Whole, in_range, one_of
 
-RULES = ("growthbook", "statsig")
 LEAST, FLOOR, WIDE = 100, 0.01, 1e4  # GrowthBook: pulls of each arm, least share, variance of its prior
 NODES = np.linspace(-6, 6, 64)  # of an arm's posterior, in standard deviations
 DENSITY = np.exp(-(NODES**2) / 2) / np.exp(-(NODES**2) / 2).sum()
-SHIFT = 6  # terms before the series of ψ and ψ′
-TERMS = (0.254829592, -0.284496736, 1.421413741, -1.453152027, 1.061405429)
 
 
 class Periods(NamedTuple):
@@ -79,18 +75,10 @@ class PlatformTS(Counting):
     differentiable: ClassVar[bool] = False
     binary: ClassVar[bool] = True
     flexible: ClassVar[bool] = False
-    rule: str = "growthbook"
-    period: int = 100
-    window: int = 0
-    winner: float = 0.95
-
-    def check(self) -> None:
-        super().check()
-        if self.rule not in RULES:
-            raise unknown("rule of platform-ts", self.rule, RULES)
-        whole("period of platform-ts", self.period)
-        whole("window of platform-ts", self.window, least=0)
-        number("winner of platform-ts", self.winner, 0.5, 1)
+    rule: Annotated[str, one_of("growthbook", "statsig")] = "growthbook"
+    period: Whole = 100
+    window: Count = 0
+    winner: Annotated[float, in_range(0.5, 1)] = 0.95
 
     def begin(self, params: Params, latent: Array) -> Any:
         xp = namespace(latent)
@@ -143,8 +131,7 @@ class PlatformTS(Counting):
     def act(self, key: Array, params: Params, state: Any) -> Array:
         from gradband.core import prng
 
-        edges = self.probabilities(params, state).cumsum()
-        return (prng.uniform(key) * edges[-1] >= edges).sum()
+        return prng.draw(key, self.probabilities(params, state))
 
     def after(self, counts: Counts) -> Any:
         raise InputError("the state of platform-ts is counts by period, which all counts do not determine")
@@ -162,26 +149,3 @@ def best_of_normals(mean: Array, sd: Array) -> Array:
     own = xp.eye(mean.shape[0], dtype=bool)[:, :, None]
     p = (xp.where(own, 1, below).prod(1) * DENSITY[None].astype(mean.dtype)).sum(1)
     return p / p.sum()
-
-
-def normal_cdf(x: Array) -> Array:
-    """The standard normal distribution function, within 1e-7 (Abramowitz and Stegun, 7.1.26)."""
-    xp = namespace(x)
-    t = 1 / (1 + 0.3275911 * xp.abs(x) / math.sqrt(2))
-    polynomial = xp.zeros_like(t)
-    for term in reversed(TERMS):
-        polynomial = (polynomial + term) * t
-    tail = polynomial * xp.exp(-(x**2) / 2) / 2
-    return xp.where(x > 0, 1 - tail, tail)
-
-
-def psi(x: Array) -> tuple[Array, Array]:
-    """ψ and ψ′, the first derivatives of log Γ, by their series at x + 6."""
-    xp = namespace(x)
-    value, slope = xp.zeros_like(x), xp.zeros_like(x)
-    for step in range(SHIFT):
-        value, slope = value - 1 / (x + step), slope + 1 / (x + step) ** 2
-    y = x + SHIFT
-    value = value + xp.log(y) - 1 / (2 * y) - 1 / (12 * y**2) + 1 / (120 * y**4) - 1 / (252 * y**6)
-    slope = slope + 1 / y + 1 / (2 * y**2) + 1 / (6 * y**3) - 1 / (30 * y**5) + 1 / (42 * y**7)
-    return value, slope

@@ -3,14 +3,14 @@
 import dataclasses
 import functools
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 
 from gradband.core import tensor_file
 from gradband.core.arrays import Array, namespace, nn, real
-from gradband.core.errors import number
-from gradband.policies.base import Believing, Bounds, Counting, Counts, Params, Spec, unbounded
+from gradband.policies.base import Believing, Bounds, Counting, Counts, Params, Spec, in_range
+from gradband.policies.policy import unbounded
 
 FILE = Path(__file__).with_name("pretrained.safetensors")
 HIDDEN, FEATURES = 32, 7  # units of each layer, and inputs per arm
@@ -33,11 +33,7 @@ class PretrainedNetwork(Counting):
     differentiable: ClassVar[bool] = True
     unit: ClassVar[bool] = True
     log_scale: ClassVar[frozenset[str]] = frozenset({"sharpness"})
-    sharpness: float = SHARPNESS
-
-    def check(self) -> None:
-        super().check()
-        number(f"sharpness of {self.name}", self.sharpness, LEAST_SHARPNESS, MOST_SHARPNESS)
+    sharpness: Annotated[float, in_range(LEAST_SHARPNESS, MOST_SHARPNESS)] = SHARPNESS
 
     def specs(self) -> dict[str, Spec]:
         h = HIDDEN

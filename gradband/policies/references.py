@@ -26,13 +26,12 @@ from gradband.policies import (
     SlidingWindowUCB,
     ThompsonSampling,
     binding,
-    gaussian_gittins,
-    gittins,
     named,
 )
 from gradband.policies.base import Believing
 from gradband.policies.beta_evidence import BetaEvidence
 from gradband.policies.contextual import Contextual
+from gradband.policies.gittins import IndexTable
 from gradband.policies.lin_bayes_ucb import LinBayesUCB
 from gradband.policies.lin_greedy import LinGreedy
 from gradband.policies.lin_ts import LinTS
@@ -239,7 +238,8 @@ def fair(problem: Problem) -> dict[str, Policy]:
         except InputError:
             continue
         at_once = problem.pulls_per_round == 1 and problem.delay is None
-        if not (_is_table(bound) and not (at_once and _is_quick(bound))) and policy not in found.values():
+        slow = isinstance(bound, IndexTable) and not (at_once and bound.horizon <= bound.quick)
+        if not slow and policy not in found.values():
             found[text] = policy
     return found
 
@@ -261,14 +261,3 @@ def _candidates(problem: Problem) -> list[str]:
     names = moving if problem.prior.moves else (ThompsonSampling.name, Gittins.name)
     exact = [] if problem.prior.moves else [f"{BetaBrezziLai.name}:{PRIOR}"]
     return [text for name in names for text in (name, f"{name}:{PRIOR}")] + exact
-
-
-def _is_table(policy: Policy) -> bool:
-    return isinstance(policy, Gittins | GaussianGittins)
-
-
-def _is_quick(policy: Policy) -> bool:
-    """Whether a bound policy with a table of indices needs only seconds for it."""
-    if isinstance(policy, GaussianGittins):
-        return gaussian_gittins.is_quick(policy)
-    return isinstance(policy, Gittins) and gittins.is_quick(policy)

@@ -5,8 +5,7 @@ import math
 from typing import Any, ClassVar, NamedTuple
 
 from gradband.core.arrays import Array, add_at, namespace, one_hot
-from gradband.core.errors import InputError, positive, whole
-from gradband.policies.base import Counts, Index, Params
+from gradband.policies.base import Count, Counts, Index, InputError, Params, Positive
 
 
 class Window(NamedTuple):
@@ -42,13 +41,8 @@ class SlidingWindowUCB(Index):
     batches: ClassVar[bool] = False
     flexible: ClassVar[bool] = False
     forgets: ClassVar[bool] = True
-    window: int = 0
-    xi: float = 0.6
-
-    def check(self) -> None:
-        super().check()
-        whole("window of sliding-window-ucb", self.window, least=0)
-        positive("xi of sliding-window-ucb", self.xi)
+    window: Count = 0
+    xi: Positive = 0.6
 
     @property
     def length(self) -> int:

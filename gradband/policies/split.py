@@ -5,9 +5,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from gradband.core.arrays import Array, namespace
-from gradband.core.errors import InputError, number
-from gradband.policies.base import Counts, Index, Params
+from gradband.policies.base import Array, Counts, Index, InputError, Params, Share, namespace
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -16,11 +14,7 @@ class Split(Index):
 
     name: ClassVar[str] = "split"
     flexible: ClassVar[bool] = False
-    share: float = 0.5
-
-    def check(self) -> None:
-        super().check()
-        number("share of split", self.share, 0, 1)
+    share: Share = 0.5
 
     def splitting(self, counts: Counts) -> Array:
         # Compared in float32 in NumPy and JAX alike: .1 of 10 000 rounds is 1000 of them.

@@ -3,8 +3,7 @@
 import dataclasses
 from typing import ClassVar
 
-from gradband.core.arrays import Array, namespace
-from gradband.policies.base import Params
+from gradband.policies.base import Array, Params, namespace
 from gradband.policies.beliefs import Seen
 from gradband.policies.tuned import ANY, Tuned
 
@@ -18,8 +17,6 @@ class SquareCB(Tuned):
     """
 
     name: ClassVar[str] = "square-cb"
-    log_scale: ClassVar[frozenset[str]] = frozenset({"scale", "exponent"})
-    lead: ClassVar[str] = "scale"
     limits: ClassVar[dict[str, tuple[float, float]]] = {"scale": ANY, "exponent": (0.01, 4.0)}
     scale: float = 10.0
     exponent: float = 0.5

@@ -2,12 +2,12 @@
 
 import dataclasses
 import math
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
-from gradband.core.arrays import Array, real
 from gradband.core.errors import number
-from gradband.policies.base import Bounds, Params, Spec, unbounded
+from gradband.policies.base import Array, Bounds, Params, Spec, real
 from gradband.policies.contextual import Contextual
+from gradband.policies.policy import unbounded
 
 ANY = (1e-6, math.inf)
 """limits of a positive number"""
@@ -15,12 +15,17 @@ ANY = (1e-6, math.inf)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Tuned(Contextual):
-    """A contextual policy that learns a few positive numbers, named in `log_scale`.
+    """A contextual policy that learns the positive numbers that have `limits`.
 
-    Each starts at the setting of its name, and lies within `limits`.
+    Each starts at the setting of its name. Learning surveys the decades of the first one.
     """
 
     limits: ClassVar[dict[str, tuple[float, float]]]
+
+    def __init_subclass__(cls, **given: Any) -> None:
+        super().__init_subclass__(**given)
+        if "limits" in vars(cls):
+            cls.log_scale, cls.lead = frozenset(cls.limits), next(iter(cls.limits))
 
     def check(self) -> None:
         super().check()

@@ -3,9 +3,7 @@
 import dataclasses
 from typing import ClassVar
 
-from gradband.core.arrays import Array, namespace
-from gradband.core.errors import positive
-from gradband.policies.base import Counts, Index, Params
+from gradband.policies.base import Array, Counts, Index, Params, Positive, namespace
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -17,11 +15,7 @@ class UCB1(Index):
     """
 
     name: ClassVar[str] = "ucb1"
-    scale: float = 1.0
-
-    def check(self) -> None:
-        super().check()
-        positive("scale of ucb1", self.scale)
+    scale: Positive = 1.0
 
     def index(self, params: Params, state: Counts) -> Array:
         xp = namespace(state.pulls)

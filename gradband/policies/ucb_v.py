@@ -2,11 +2,9 @@
 
 import dataclasses
 import math
-from typing import ClassVar, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
-from gradband.core.arrays import Array, add_at, namespace
-from gradband.core.errors import number
-from gradband.policies.base import Counts, Index, Params
+from gradband.policies.base import Array, Counts, Index, Params, add_at, in_range, namespace
 
 
 class Moments(NamedTuple):
@@ -33,15 +31,9 @@ class UCBV(Index):
 
     name: ClassVar[str] = "ucb-v"
     unit: ClassVar[bool] = True
-    c: float = 1.0
-    zeta: float = 2.0
-    zeta_0: float = 3.0
-
-    def check(self) -> None:
-        super().check()
-        number("c of ucb-v", self.c, 0, 1e6)
-        number("zeta of ucb-v", self.zeta, 0, 1e6)
-        number("zeta_0 of ucb-v", self.zeta_0, 1, 1e6)
+    c: Annotated[float, in_range(0, 1e6)] = 1.0
+    zeta: Annotated[float, in_range(0, 1e6)] = 2.0
+    zeta_0: Annotated[float, in_range(1, 1e6)] = 3.0
 
     def begin(self, params: Params, latent: Array) -> Moments:
         return Moments(super().begin(params, latent), namespace(latent).zeros(self.arms))

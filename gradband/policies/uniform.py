@@ -4,8 +4,7 @@ import dataclasses
 import math
 from typing import ClassVar
 
-from gradband.core.arrays import Array, namespace
-from gradband.policies.base import Counting, Counts, Params
+from gradband.policies.base import Array, Counting, Counts, Params, namespace
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,7 @@
 import dataclasses
 from typing import ClassVar
 
-from gradband.core.arrays import Array
+from gradband.policies.base import Array
 from gradband.policies.ids import Belief, InformationDirected
 
 

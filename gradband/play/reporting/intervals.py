@@ -8,7 +8,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from gradband.core.arrays import lgamma, xlogy
+from gradband.core.special import lgamma, xlogy
 from gradband.play.reporting.scores import ARM_SUMS
 
 A = B = 0.5  # of the mixture in the confidence sequence: Jeffreys's Beta(½, ½), good for small rates too

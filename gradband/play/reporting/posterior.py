@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from gradband.core.arrays import lgamma
+from gradband.core.special import lgamma
 from gradband.policies.best_arm import AT_ONCE, NODES, PANELS, gauss
 
 

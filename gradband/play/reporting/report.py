@@ -1,8 +1,6 @@
 """The report on a test: who leads, by how much, and whether you may stop."""
 
-import csv
 import dataclasses
-import io
 import math
 from collections.abc import Iterable
 from os import PathLike
@@ -11,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradband.core.errors import InputError, number
-from gradband.core.files import finite
+from gradband.core.files import finite, to_csv
 from gradband.core.statistics import Mean
 from gradband.play.reporting import advice as advising
 from gradband.play.reporting import intervals, posterior
@@ -88,12 +86,7 @@ class Report:
 
     def to_csv(self) -> str:
         """One row per arm."""
-        text = io.StringIO()
-        rows = [_flat(arm) for arm in self.arms]
-        writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        return text.getvalue()
+        return to_csv([_flat(arm) for arm in self.arms])
 
     def to_html(self) -> str:
         """A page that needs nothing else."""
