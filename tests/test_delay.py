@@ -245,7 +245,10 @@ def test_it_is_part_of_a_problem(tmp_path):
         ({"kind": "geometric", "mean": 1, "sd": 2}, "unknown key 'delay.sd'"),
         ({"kind": "measured", "pulls": [5, 3], "shares": [0.5, 1.0]}, "delay.pulls must rise"),
         ({"kind": "measured", "pulls": [5], "shares": [0.0]}, "must end above 0"),
-        ({"kind": "measured", "pulls": [5, 6], "shares": [0.5]}, "2 pulls and 1 shares"),
+        (
+            {"kind": "measured", "pulls": [5, 6], "shares": [0.5]},
+            "one share for each of its 2 pulls, not 1",
+        ),
         (500, "a delay must be a table"),
     ],
 )
@@ -333,5 +336,5 @@ def test_times_that_make_no_sense_are_refused():
     for words, (changed, column) in wrong.items():
         with pytest.raises(InputError, match=words):
             measure_delay(table | changed, "experiment", "decided", column)
-    with pytest.raises(InputError, match="belong together"):
+    with pytest.raises(InputError, match="must be given together"):
         gb.fit(table, decided="decided")

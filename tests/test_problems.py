@@ -188,7 +188,7 @@ def finite(means="[[0.1, 0.2]]", more="", rewards="bernoulli"):
         ("noise = 'shard'\n" + BETA, "'shard'.*mean 'shared'"),
         ("noise = ['shared']\n" + BETA, "noise"),
         (finite(more="weights = [0.5]"), "sum to 1"),
-        (finite("[[0.1], [0.2]]", "weights = [1.5, -0.5]"), "negative"),
+        (finite("[[0.1], [0.2]]", "weights = [1.5, -0.5]"), r"sum to 1, not \[1.5, -0.5\]"),
         (finite(more="weights = [0.5, 0.5]"), "must be 1 probabilities, one per instance"),
         (finite(more="weights = 1"), "weights"),
         (finite(more="weights = ['1']"), "weights"),

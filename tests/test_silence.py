@@ -231,7 +231,7 @@ def test_arms_have_names(files):
     ("given", "says"),
     [
         ({"arms": ["a"]}, "has 4 arms here, but 1 names"),
-        ({"arms": ["a", "b", "c", "a"]}, "no two arms"),
+        ({"arms": ["a", "b", "c", "a"]}, "must have different names"),
         ({"arms": "abcd"}, "must be a list of names"),
         ({"arms": ["", "b", "c", "d"]}, "an arm's name must be"),
         ({"arms": [1, 2, 3, 4]}, "an arm's name must be"),

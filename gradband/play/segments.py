@@ -31,7 +31,7 @@ def open_current(path: Path) -> int:
         except BaseException:
             os.close(file)
             raise
-        os.close(file)  # whoever had it open has started a new file meanwhile
+        os.close(file)  # another process had it open and has started a new file meanwhile
 
 
 def open_to_read(path: Path) -> IO[bytes]:

@@ -140,8 +140,8 @@ class FittedProblem(Result):
     def save(self, folder: str | Path) -> dict[str, str]:
         """Writes the problem to `fitted.toml`, and the experiments on which gains are measured beside it.
 
-        Returns the paths of both files. `gradband learn FOLDER/fitted.toml` takes it from there, and so
-        does whatever takes a problem in Python.
+        Returns the paths of both files. `gradband learn` takes the path of the problem, and so does every
+        function that takes a problem.
         """
         folder = Path(folder)
         paths = {"problem": folder / "fitted.toml", "experiments": folder / EXPERIMENTS_FILE}

@@ -10,7 +10,7 @@ STANDARD = {*vars(logging.makeLogRecord({})), "message", "asctime", "color_messa
 
 
 class JsonLines(logging.Formatter):
-    """A record as JSON, with whatever was given as `extra`."""
+    """A record as JSON, with everything that was given as `extra`."""
 
     def format(self, record: logging.LogRecord) -> str:
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))

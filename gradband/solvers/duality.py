@@ -6,9 +6,9 @@ arm's own clock is subtracted from its posterior means μ̂:
     φ(k) = Σ_{l<k} [μ̂_l − J^c(l + 1, s_{l+1}) + E J^c(l + 1, ·)].
 
 No policy gains or loses by that on average, so E max_{Σ k_i = n} Σ φ_i(k_i) bounds the best reward, and
-minus Σ φ_i(N_i) at a policy's own pulls N_i it bounds what the policy lacks. c may be whatever is known
-before a pull, and whatever other arms show: here it is half the least index of the arm so far, and half the
-mean of the n greatest charges of the others.
+minus Σ φ_i(N_i) at a policy's own pulls N_i it bounds what the policy lacks. c may depend on all that is
+known before a pull, and on all that other arms show: here it is half the least index of the arm so far, and
+half the mean of the n greatest charges of the others.
 """
 
 import numpy as np

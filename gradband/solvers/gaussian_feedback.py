@@ -2,8 +2,8 @@
 
 No policy has less. What is seen does not depend on the choices, so that the arm with the best posterior
 mean is the best choice; and a policy that sees one reward does no better than one that sees all and ignores
-the others. With contexts this stays true, if they do not depend on choices: whoever has seen all rewards in
-the contexts so far could play any policy.
+the others. With contexts this stays true, if they do not depend on choices: a policy that has seen all
+rewards in the contexts so far could play like any other.
 
 Noise is independent between arms here. What a policy of one reward per round earns depends on each arm's
 noise alone, so any noise with the same marginals would give a bound. Noise that arms share cancels in their

@@ -13,7 +13,7 @@ from gradband.core.errors import LARGEST, InputError, number, positive, shown
 from gradband.problems import rewards as laws
 
 Instance = Any
-"""One bandit: whatever `sample` of its prior returns, a pytree of arrays."""
+"""One bandit: what `sample` of its prior returns, a pytree of arrays."""
 
 
 class Visit(NamedTuple):
@@ -212,7 +212,8 @@ def probabilities(what: str, given: Any, count: int, each: str) -> np.ndarray:
     """Probabilities that sum to 1, equal by default."""
     found = numbers(what, np.full(count, 1 / count) if given is None else given, axes=1)
     if found.shape != (count,) or (found < 0).any() or abs(found.sum() - 1) > 1e-6:
-        raise InputError(f"{what} must be {count} probabilities, one per {each}, that sum to 1")
+        wanted = f"{count} probabilities, one per {each}, that sum to 1"
+        raise InputError(f"{what} must be {wanted}, not {shown(found.tolist())}")
     return found
 
 

@@ -87,7 +87,7 @@ function signInView(told = "") {
       h("input", { id: "token", name: "token", type: "password", autocomplete: "off", spellcheck: "false", required: true, "aria-describedby": "token-told" })),
     h("p", { class: "error", role: "alert" }, told),
     h("button", { type: "submit", class: "primary" }, "Sign in"),
-    h("p", { class: "told", id: "token-told" }, "It is kept in this tab until you sign out or close it. Whoever runs the service creates one with ",
+    h("p", { class: "told", id: "token-told" }, "It is kept in this tab until you sign out or close it. The operator of the service creates one with ",
       h("code", null, "gradband serve token --role read --db …"))));
   document.getElementById("token").focus();
 }
