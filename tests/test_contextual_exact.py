@@ -3,6 +3,7 @@
 import itertools
 import math
 
+import contextual_oracles as oracles
 import numpy as np
 import pytest
 from conftest import assert_z
@@ -60,7 +61,7 @@ def test_signs_against_simulated_policies(d, n, prior_sd, noise_sd):
 def test_signs_against_the_mean_over_given_contexts():
     draws = np.random.default_rng(1)
     for d, n, prior_sd in ((2, 5, 1.0), (3, 30, 1.0), (6, 20, 3.0)):
-        drawn = signs.given(draws.standard_normal((10_000, n, d)), prior_sd)
+        drawn = oracles.signs_in(draws.standard_normal((10_000, n, d)), prior_sd)
         for each, exact in zip(drawn, signs.regrets(d, n, prior_sd), strict=True):
             agrees(Mean.of(each), exact)
 
@@ -83,11 +84,11 @@ def test_signs_converges(monkeypatch):
 
 def test_groups_share_the_rounds():
     with_two = {n: two_arms.solve([1, 2], [1, 1], n)[0] for n in (2, 3)}
-    assert groups.bernoulli([1, 2], [1, 1], groups=4, horizon=10) == pytest.approx(
+    assert oracles.reward_of_groups([1, 2], [1, 1], groups=4, horizon=10) == pytest.approx(
         2 * with_two[3] + 2 * with_two[2]
     )
     with_three = many_arms.solve([1] * 3, [1] * 3, 4).value
-    assert groups.bernoulli([1] * 3, [1] * 3, groups=3, horizon=12) == pytest.approx(3 * with_three)
+    assert oracles.reward_of_groups([1] * 3, [1] * 3, groups=3, horizon=12) == pytest.approx(3 * with_three)
     assert groups.split(5, 3) == [(1, 3)]
 
 
@@ -144,7 +145,7 @@ def test_the_optimal_choices_earn_the_optimum():
             belief = found.child[t][(belief, *seen)]
         return np.eye(2)[found.action[len(history)][belief, context]]
 
-    reward = finite_contexts.policy_reward(MEANS, WEIGHTS, CONTEXTS, 4, play)
+    reward = oracles.policy_reward(MEANS, WEIGHTS, CONTEXTS, 4, play)
     assert reward == pytest.approx(found.reward, abs=1e-12)
 
 
@@ -158,7 +159,7 @@ def test_a_policys_reward_against_its_simulation():
     def policy(history, context):
         return chances(sum((2 * arm - 1) * reward for _, arm, reward in history), context)
 
-    exact = finite_contexts.policy_reward(MEANS, WEIGHTS, CONTEXTS, 4, policy)
+    exact = oracles.policy_reward(MEANS, WEIGHTS, CONTEXTS, 4, policy)
     draws = np.random.default_rng(0)
     instance, ones, total = draws.choice(3, 100_000, p=WEIGHTS), np.zeros(100_000), np.zeros(100_000)
     for _ in range(4):
@@ -171,7 +172,7 @@ def test_a_policys_reward_against_its_simulation():
 
 
 def test_histories_sum_to_one():
-    listed = finite_contexts.histories(MEANS, WEIGHTS, CONTEXTS, 3)
+    listed = oracles.histories(MEANS, WEIGHTS, CONTEXTS, 3)
     assert listed.arms.shape == (8**3, 3)
     assert (listed.chance / 2**3).sum() == pytest.approx(1)  # arms by tossing a coin
 
@@ -188,7 +189,7 @@ def test_finite_contexts_say_what_is_feasible(monkeypatch):
 
 def test_finite_contexts_say_what_they_need():
     with pytest.raises(InputError, match="too many histories: 6 can be listed"):
-        finite_contexts.histories(MEANS, WEIGHTS, CONTEXTS, 9)
+        oracles.histories(MEANS, WEIGHTS, CONTEXTS, 9)
     with pytest.raises(InputError, match=r"means must be numbers \[J, C, K\]"):
         finite_contexts.solve(MEANS[0], WEIGHTS, CONTEXTS, 3)
     with pytest.raises(InputError, match="weights must be 3 numbers"):
@@ -267,7 +268,7 @@ def test_wheel_against_its_simulation(delta):
 def test_a_belief_about_the_wheel_plays_like_that():
     delta, horizon, seed = 0.8, 60, 5
     radii = np.sqrt(np.random.default_rng(seed).random(horizon))
-    belief, regret = wheel.Belief(), 0.0
+    belief, regret = oracles.Belief(), 0.0
     for r in radii:
         if belief.explores(r):
             belief.observe(r, paid=r > delta)
@@ -318,9 +319,7 @@ def test_full_feedback_of_separate_gaussian_arms(arms):
     given = np.full(arms, 0.4), prior_sd**2 * np.eye(arms), np.eye(arms), noise_sd, n
     agrees(gaussian_feedback.linear(*given), exact)
     agrees(gaussian_feedback.linear(*given[:2], lambda draws, m: np.eye(arms), *given[3:]), exact)
-    normal = gaussian_feedback.alike(
-        lambda draws, m: prior_sd * draws.standard_normal((m, arms)), noise_sd, n
-    )
+    normal = oracles.alike_arms(lambda draws, m: prior_sd * draws.standard_normal((m, arms)), noise_sd, n)
     agrees(normal, exact)
 
 
@@ -359,7 +358,7 @@ def test_full_feedback_against_published_values():
     """Simulated by others with a thousand instances, whose standard errors count."""
     x = np.random.RandomState(1234).normal(size=(10, 2)) / np.sqrt(2)
     dpt = gaussian_feedback.linear(np.zeros(2), np.eye(2) / 2, x, 0.3, 200, 3000)
-    uniform = gaussian_feedback.alike(lambda draws, m: draws.random((m, 5)), 0.3, 500, 3000)
+    uniform = oracles.alike_arms(lambda draws, m: draws.random((m, 5)), 0.3, 500, 3000)
 
     def features(draws, m):
         return draws.uniform(-1, 1, (m, 30, 5)) / math.sqrt(5)

@@ -14,7 +14,7 @@ from gradband.policies import Policy
 from gradband.policies.given import WithParams
 
 Results = Callable[[np.ndarray], np.ndarray]
-"""of the pulls [N, K] in a round, how many succeeded"""
+"""how many of the pulls [N, K] in a round succeeded"""
 
 
 def play(entry: Any, batches: np.ndarray, arms: int, results: Results, seed: int) -> np.ndarray:
@@ -47,7 +47,7 @@ def play(entry: Any, batches: np.ndarray, arms: int, results: Results, seed: int
 
 
 def _chances(policy: Any, params: Any, size: int, key: Any, state: Any, horizon: Any) -> Any:
-    """Probabilities [K] of a policy that has a density, or the pulls in a batch of one that has not."""
+    """Probabilities [K] of a policy with a density, or the pulls in a batch of one without."""
     if policy.differentiable:
         return jnp.exp(dataclasses.replace(policy, horizon=horizon).log_probs(params, state))
     return policy.allocate(key, params, state, size)

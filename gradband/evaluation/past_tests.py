@@ -76,7 +76,7 @@ def total(values: np.ndarray, experiments: Experiments) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Spread:
-    """How means of arms vary under a prior, which is free of the noise in observed rates."""
+    """How means of arms vary under a prior, without the noise in observed rates."""
 
     mean: float
     between: float

@@ -38,7 +38,7 @@ AT_ONCE = 1 << 20  # numbers computed at a time
 
 @dataclasses.dataclass(frozen=True)
 class Errors:
-    """The probabilities that a test declares a difference where there is one, and where there is none."""
+    """The probabilities that a test declares a difference if there is one, and if there is none."""
 
     power: float
     type_1: float

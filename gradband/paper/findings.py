@@ -1,4 +1,4 @@
-"""Places where the paper is imprecise: for each, the work that shows it and what it shows."""
+"""Places where the paper is imprecise: for each, the work that shows it, and its result."""
 
 import dataclasses
 from typing import ClassVar, NamedTuple

@@ -1,4 +1,4 @@
-"""Kinds of panels: the units of work that each needs, and the numbers that come of them."""
+"""Kinds of panels: the units of work that each needs, and the numbers that follow."""
 
 import dataclasses
 import math

@@ -98,7 +98,7 @@ class Player(AbstractContextManager["Player"]):
         self.told = 0  # events
         self.known_arms = arms
         self._draws = Draws(self.seed)
-        self.pending = Pending(settings.window, settings.deadline)
+        self.pending = Pending(settings.window, settings.wait_seconds)
         self.memory = Memory(self.playable, settings, arms)
         self.memory.state = self.playable.begin(self._draws.next())
 

@@ -91,7 +91,7 @@ class Settings:
         return self.floor > 0 or self.control_share > 0 or self.cap < 1
 
     @property
-    def deadline(self) -> float | None:
+    def wait_seconds(self) -> float | None:
         """`wait` in seconds."""
         return self.wait if isinstance(self.wait, float) else None
 

@@ -22,7 +22,7 @@ def measure_delay(data: Any, experiment: str, decided: str, rewarded: str) -> tu
 
     A reward that came before the next decision of the same experiment came within one pull, and so on.
     After the last decision, time is converted at the experiment's mean rate. Rows without the time of a
-    reward count in that rate alone: their rewards are taken to be as late as others.
+    reward only count in that rate: their rewards are assumed to be as late as others.
 
     Args:
         data: A table in any form that `frames.find` knows.

@@ -54,7 +54,7 @@ class LiveTest:
     @property
     def due(self) -> float | None:
         """When the next decision without a reward gets the default, in seconds since 1970."""
-        wait = self.player.settings.deadline
+        wait = self.player.settings.wait_seconds
         oldest = next(iter(self.player.pending.open.values()), None)
         return None if wait is None or oldest is None else oldest["t"] + wait
 

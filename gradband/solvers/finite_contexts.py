@@ -5,20 +5,15 @@ The value of a belief b over the J instances, before round t's context is drawn,
     V_t(b) = Σ_c w_tc max_a Σ_y P(y | b, c, a) [y + V_{t+1}(b′)].
 
 A pair of a context and an arm shows what one arm without contexts would, so the beliefs that are reached
-are those of C K arms: `posterior.lattice` merges equal ones, and backward induction on them is exact. What
-one given policy earns is a sum over all histories.
+are those of C K arms: `posterior.lattice` merges equal ones, and backward induction on them is exact.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from gradband.core.errors import InputError, shown, whole
 from gradband.solvers.posterior import WORK, Instances, lattice
-
-HISTORIES = 2_000_000  # that can be listed
-History = tuple[tuple[int, int, int], ...]  # of context, arm and reward in each round
 
 
 class Contextual(NamedTuple):
@@ -111,70 +106,3 @@ def solve(means: np.ndarray, weights: np.ndarray, contexts: np.ndarray, horizon:
         children.append(np.where(never[:, None, None], -1, child[:, place]))
     reward = float(value[0])
     return Solution(reward, given.best - reward, action[::-1], children[::-1])
-
-
-class Histories(NamedTuple):
-    """All histories of a problem: contexts, arms and rewards [H, n], and their chances.
-
-    `chance` [H] is the probability of these contexts and rewards, given the arms: times the policy's
-    probability of the arms, it is that of the history.
-    """
-
-    contexts: np.ndarray
-    arms: np.ndarray
-    rewards: np.ndarray
-    chance: np.ndarray
-
-
-def histories(means: np.ndarray, weights: np.ndarray, contexts: np.ndarray, horizon: int) -> Histories:
-    """All histories that are possible.
-
-    >>> histories([[[0.2, 0.8]]], [1], [1], horizon=1).chance
-    array([0.8, 0.2, 0.2, 0.8])
-    """
-    given = contextual(means, weights, contexts, horizon)
-    count, arms = given.means.shape[1:]
-    if (2 * count * arms) ** horizon > HISTORIES:
-        feasible = int(np.log(HISTORIES) / np.log(2 * count * arms))
-        raise InputError(f"{horizon} rounds have too many histories: {feasible} can be listed")
-    likelihood = np.stack([1 - given.means, given.means], 3)  # [J, C, K, 2]
-    seen = np.zeros((1, 0, 3), np.int64)
-    joint = given.weights[:, None]  # [J, H]
-    steps = np.stack(np.meshgrid(range(count), range(arms), (0, 1), indexing="ij"), -1).reshape(-1, 3)
-    for chances in given.contexts:
-        step = (chances[:, None, None] * likelihood).reshape(len(likelihood), -1)
-        joint = (joint[:, :, None] * step[:, None]).reshape(len(joint), -1)
-        before = np.repeat(seen, len(steps), 0)
-        seen = np.concatenate([before, np.tile(steps, (len(seen), 1))[:, None]], 1)
-        possible = joint.any(0)
-        joint, seen = joint[:, possible], seen[possible]
-    return Histories(seen[..., 0], seen[..., 1], seen[..., 2], joint.sum(0))
-
-
-def policy_reward(
-    means: np.ndarray,
-    weights: np.ndarray,
-    contexts: np.ndarray,
-    horizon: int,
-    policy: Callable[[History, int], np.ndarray],
-) -> float:
-    """The expected reward of a policy: its probabilities [K] after a history, in a context.
-
-    A history is a tuple of (context, arm, reward) in each round before.
-
-    >>> uniform = policy_reward([[[0.2, 0.8]]], [1], [1], 3, lambda history, context: np.array([0.5, 0.5]))
-    >>> round(uniform, 6)
-    1.5
-    """
-    listed = histories(means, weights, contexts, horizon)
-    known: dict[tuple[History, int], np.ndarray] = {}
-    total = 0.0
-    for *rounds, chance in zip(*listed, strict=True):
-        history: History = tuple(zip(*(row.tolist() for row in rounds), strict=True))
-        played = float(chance)
-        for t, (context, arm, _) in enumerate(history):
-            if (before := (history[:t], context)) not in known:
-                known[before] = np.asarray(policy(*before), float)
-            played *= known[before][arm]
-        total += float(played * sum(reward for _, _, reward in history))
-    return total

@@ -78,26 +78,3 @@ def _features(features: np.ndarray | Draw, draws: np.random.Generator, count: in
             f"features must be finite numbers [K, {d}], or [m, K, {d}] if drawn, not {shown(x)}"
         )
     return np.broadcast_to(x, (count, *x.shape[-2:]))
-
-
-def alike(draw: Draw, noise_sd: float, horizon: int, instances: int = 20_000, seed: int = 0) -> Mean:
-    """Bayes regret over n rounds if K arms' means are independent draws from one distribution, any one.
-
-    `draw` draws means [m, K]. Rewards are N(μ_i, noise_sd²). The arm with the best average so far is best:
-    all have been seen equally often, and posterior means grow with averages.
-
-    >>> print(alike(lambda draws, m: draws.standard_normal((m, 2)), noise_sd=1.0, horizon=10))
-    1.154 ± 0.008
-    """
-    n, noise = whole("horizon", horizon), positive("noise_sd", noise_sd)
-    draws = np.random.default_rng(seed)
-    parts = []
-    for start in range(0, whole("instances", instances, 2), PATHS):
-        means = np.asarray(draw(draws, min(PATHS, instances - start)), float)
-        rows, best = np.arange(len(means)), means.max(1)
-        errors, regret = np.zeros(means.shape), best - means.mean(1)
-        for t in range(1, n):
-            errors += noise * draws.standard_normal(means.shape)
-            regret += best - means[rows, (t * means + errors).argmax(1)]
-        parts.append(regret)
-    return Mean.of(np.concatenate(parts))

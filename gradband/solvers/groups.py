@@ -4,10 +4,9 @@ Nothing that one group shows tells anything about another, so the optimum is tha
 first n mod C of which have one more round.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from gradband.core.errors import whole
-from gradband.solvers import many_arms, two_arms
 
 
 def split(groups: int, horizon: int) -> list[tuple[int, int]]:
@@ -28,18 +27,3 @@ def total(value: Callable[[int], float], groups: int, horizon: int) -> float:
     4.0
     """
     return float(sum(count * value(rounds) for rounds, count in split(groups, horizon)))
-
-
-def bernoulli(a: Sequence[float], b: Sequence[float], groups: int, horizon: int, workers: int = 1) -> float:
-    """The optimal expected reward if the K arms of each group have Bernoulli means from Beta(a_i, b_i).
-
-    >>> round(bernoulli([1, 1], [1, 1], groups=5, horizon=50), 7) == round(5 * 6.0217857143, 7)
-    True
-    """
-
-    def value(rounds: int) -> float:
-        if len(a) == 2:
-            return two_arms.solve(a, b, rounds, workers)[0]
-        return many_arms.solve(a, b, rounds).value
-
-    return total(value, groups, horizon)

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gradband.core.errors import InputError, positive, shown, whole
+from gradband.core.errors import positive, whole
 
 SIGN = math.sqrt(2 / math.pi)  # E |z| of a standard normal z
 DEGREE = 40  # Chebyshev points of a function of 1/√(1 + Q)
@@ -58,29 +58,6 @@ def regrets(dimension: int, horizon: int, prior_sd: float = 1.0, noise_sd: float
     length = math.sqrt(2) * math.exp(math.lgamma((d + 1) / 2) - math.lgamma(d / 2))  # E |x|
     optimal, thompson = (SIGN * prior_sd * length * lost).tolist()
     return Regrets(optimal, thompson, SIGN * prior_sd * length * n)
-
-
-def given(contexts: np.ndarray, prior_sd: float = 1.0, noise_sd: float = 1.0) -> Regrets:
-    """The same [m] for known contexts x [m, n, d].
-
-    >>> found = given(np.ones((1, 2, 1)))
-    >>> found.optimal.round(6), found.thompson.round(6)
-    (array([1.03158]), array([1.196827]))
-    """
-    x = np.asarray(contexts, float)
-    if x.ndim != 3 or not np.isfinite(x).all():
-        raise InputError(f"contexts must be finite numbers [m, n, d], not {shown(contexts)}")
-    variance, noise = positive("prior_sd", prior_sd) ** 2, positive("noise_sd", noise_sd) ** 2
-    covariance = np.tile(variance * np.eye(x.shape[2]), (len(x), 1, 1))
-    total = np.zeros((3, len(x)))
-    for row in x.transpose(1, 0, 2):
-        prior = variance * (row * row).sum(1)
-        along = (covariance @ row[..., None])[..., 0]
-        left = np.clip((row * along).sum(1), 0, prior)
-        sd = np.sqrt(prior)
-        total += sd - np.sqrt(prior - left), left / np.maximum(sd, 1e-300), sd
-        covariance -= along[..., None] * along[:, None] / (noise + left)[:, None, None]
-    return Regrets(*(SIGN * total))
 
 
 def _points() -> tuple[np.ndarray, np.ndarray]:

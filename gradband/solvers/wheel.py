@@ -53,32 +53,6 @@ class Regrets(NamedTuple):
     """no policy has less; None for one δ, where one that knew it would lose nothing"""
 
 
-class Belief:
-    """The greedy policy as it plays: δ is in (low, high).
-
-    >>> belief = Belief()
-    >>> belief.observe(0.5, paid=False)
-    >>> belief.low, belief.high
-    (0.5, 1.0)
-    >>> [belief.explores(radius) for radius in (0.4, 0.501, 0.51)]
-    [False, False, True]
-    """
-
-    def __init__(self, losses: Losses = USUAL) -> None:
-        self.low, self.high, self.losses = 0.0, 1.0, losses
-
-    def explores(self, radius: float) -> bool:
-        """Whether to pull the quadrant's arm, which may be known to pay."""
-        return radius - self.low >= self.losses.share * (self.high - self.low)
-
-    def observe(self, radius: float, paid: bool) -> None:
-        """What the quadrant's arm showed at this radius."""
-        if paid:
-            self.high = min(self.high, radius)
-        else:
-            self.low = max(self.low, radius)
-
-
 def regrets(horizon: int, losses: Losses = USUAL, nodes: int = 16) -> Regrets:
     """Bayes regrets with δ ~ U(0, 1).
 

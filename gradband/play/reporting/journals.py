@@ -106,7 +106,7 @@ def _begin(header: Event, arms: Any) -> Ledger:
     count = number_of_arms(arms)
     labels = list(settings.arms or [])
     labels += [str(arm) for arm in range(len(labels), count)]
-    return Ledger(count, labels[:count], settings.deadline, settings.default)
+    return Ledger(count, labels[:count], settings.wait_seconds, settings.default)
 
 
 def _observe_all(ledger: Ledger, lines: Iterator[tuple[int, Event]], name: Path) -> None:
