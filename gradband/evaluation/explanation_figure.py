@@ -33,11 +33,11 @@ def _colours(arms: int) -> Any:
     return ScalarMappable(PowerNorm(1 if arms == 2 else 0.5, 0, 1), "viridis")
 
 
-def draw_strip(axis: Any, found: "Explanation", title: str = "") -> None:
+def draw_strip(axis: Any, found: "Explanation") -> None:
     """Draws how likely the policy is to pull each arm, over all rounds."""
     colours = _colours(found.problem.arms)
     _strip(axis, found, found.strips.policy, {"cmap": colours.cmap, "norm": colours.norm})
-    axis.set_title(title or f"{shortened(found.policy, 44)}, each arm", fontsize=10, parse_math=False)
+    axis.set_title(f"{shortened(found.policy, 44)}, each arm", fontsize=10, parse_math=False)
     bar = axis.get_figure().colorbar(colours, ax=axis, format=_percent)
     bar.set_label("probability of pulling the arm")
 

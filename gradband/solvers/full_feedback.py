@@ -12,13 +12,13 @@ import numpy as np
 ROUNDS = 24  # that are looked at
 
 
-def looked_at(rounds: int, count: int = ROUNDS) -> np.ndarray:
+def looked_at(rounds: int) -> np.ndarray:
     """Rounds seen, from 0 to n − 1, dense at first.
 
     >>> looked_at(5)
     array([0, 1, 2, 3, 4])
     """
-    spread = np.unique(np.round(np.expm1(np.linspace(0, math.log(rounds), count))).astype(int))
+    spread = np.unique(np.round(np.expm1(np.linspace(0, math.log(rounds), ROUNDS))).astype(int))
     return np.unique(np.append(np.arange(min(rounds, 4)), np.minimum(spread, rounds - 1)))
 
 

@@ -60,11 +60,10 @@ def finite_horizon(
     return table, float(errors.max()) + 0.5 / SCALE
 
 
-def diagonal(a: float, b: float, last: int, depth: int = 0, grid: int = GRID) -> np.ndarray:
+def diagonal(a: float, b: float, last: int, depth: int = 0) -> np.ndarray:
     """Indices of all states whose pulls N and rounds left m ≤ `depth` add up to `last`.
 
     The index of (s, N) is in place N (N + 1) / 2 + s, and NaN where m > `depth`; a depth of 0 is no limit.
-    A `grid` of fewer values of λ is faster and less precise.
 
     >>> float(diagonal(1, 1, last=2)[0].round(4))  # the unpulled arm with two rounds left
     0.5556
@@ -72,7 +71,7 @@ def diagonal(a: float, b: float, last: int, depth: int = 0, grid: int = GRID) ->
     check_shapes([a], [b])
     whole("last", last)
     found = np.full(last * (last + 1) // 2, np.nan)
-    _pass(float(a), float(b), last, depth or last, _known_arms(grid), found, np.zeros(last + 1, np.float32))
+    _pass(float(a), float(b), last, depth or last, _known_arms(), found, np.zeros(last + 1, np.float32))
     return found
 
 
@@ -115,11 +114,11 @@ def _root_advantage(a: float, b: float, discount: float, depth: int, known: np.n
     return advantage[0]
 
 
-def _known_arms(grid: int = GRID) -> np.ndarray:
+def _known_arms() -> np.ndarray:
     """Values of λ, denser towards 0 and 1, where indices curve most, with two beyond each end."""
-    x = np.arange(-2, grid + 3) / grid
+    x = np.arange(-2, GRID + 3) / GRID
     inside = np.sin(np.pi / 2 * np.clip(x, 0, 1)) ** 2
-    return (inside + np.minimum(x, 0) / grid + np.maximum(x - 1, 0) / grid).astype(np.float32)
+    return (inside + np.minimum(x, 0) / GRID + np.maximum(x - 1, 0) / GRID).astype(np.float32)
 
 
 @compiled()

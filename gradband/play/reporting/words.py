@@ -97,14 +97,14 @@ def grouped(number: float) -> str:
     return f"{number:,.0f}".replace(",", " ")
 
 
-def listed(names: list[str], most: int = 3) -> str:
+def listed(names: list[str]) -> str:
     """
     >>> listed(["a", "b"]), listed(["a", "b", "c", "d", "e"])
     ('a and b', 'a, b, c and 2 others')
     """
-    if len(names) > most:
-        rest = len(names) - most
-        names = [*names[:most], f"{rest} other{'s' if rest > 1 else ''}"]
+    if len(names) > 3:
+        rest = len(names) - 3
+        names = [*names[:3], f"{rest} other{'s' if rest > 1 else ''}"]
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
