@@ -18,7 +18,7 @@ from gradband.problems import Problem, priors
 
 COLUMNS = 60  # at most, over the rounds
 QUANTILES = (0.1, 0.5, 0.9)  # of the regret, for a good, a typical and a bad run
-CELLS, MOST = 2_000_000, 200  # rounds times arms that are recorded at most, and tests
+MOST_CELLS, MOST_TESTS = 2_000_000, 200  # rounds times arms that are recorded, and tests
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +92,9 @@ def examples(
     policy: Given, problem: Problem, instances: np.ndarray, seed: int = 0
 ) -> tuple[PlayedOut, ...]:
     """A good, a typical and a bad run by regret, of tests on the first of N instances."""
-    count = min(len(instances), MOST, max(len(QUANTILES), CELLS // (problem.rounds * problem.arms)))
+    count = min(
+        len(instances), MOST_TESTS, max(len(QUANTILES), MOST_CELLS // (problem.rounds * problem.arms))
+    )
     ranked = sorted(play_out(policy, problem, instances[:count], seed), key=lambda run: run.regret)
     return tuple(ranked[round(quantile * (count - 1))] for quantile in QUANTILES)
 

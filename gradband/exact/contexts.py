@@ -25,7 +25,7 @@ from gradband.exact.quadrature import expected_best
 from gradband.problems import Problem, priors, rewards
 from gradband.solvers import finite_contexts, gaussian_feedback, groups, signs, wheel
 
-FIRST, MOST = 64, 40_000  # instances with full feedback: to time it, and in all
+FIRST_INSTANCES, MOST_INSTANCES = 64, 40_000  # instances with full feedback: to time it, and in all
 LARGEST = 512  # coefficients of all arms together
 CLEAR = 0.1  # standard deviation of the wheel's rewards, in units of what the right arm gains
 VISITS = 100_000  # rounds whose best mean is averaged
@@ -119,10 +119,10 @@ def full_feedback(problem: Problem, seconds: float) -> tuple[Mean, Mean]:
         gaussian_feedback.linear, mean, covariance, _drawer(prior, blocks), float(prior.rewards.sd)
     )
     began = time.perf_counter()
-    first = find(problem.horizon, FIRST, changing)
-    each = (time.perf_counter() - began) / FIRST
-    count = int(np.clip(seconds / each - FIRST, 0, MOST))
-    regret = find(problem.horizon, count, changing, seed=1) if count > FIRST else first
+    first = find(problem.horizon, FIRST_INSTANCES, changing)
+    each = (time.perf_counter() - began) / FIRST_INSTANCES
+    count = int(np.clip(seconds / each - FIRST_INSTANCES, 0, MOST_INSTANCES))
+    regret = find(problem.horizon, count, changing, seed=1) if count > FIRST_INSTANCES else first
     best = _best_means(problem)
     se = float(np.hypot(problem.horizon * best.se, regret.se))
     return regret, Mean(problem.horizon * best.mean - regret.mean, se)

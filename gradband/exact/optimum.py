@@ -178,8 +178,10 @@ def check_size(problem: Problem) -> None:
     if isinstance(prior, priors.Finite):
         count = len(prior.weights)
         what += f" and {count} instances"
-        if count > posterior.MOST:
-            raise InputError(f"{what} has too many posteriors: {posterior.MOST} instances are feasible")
+        if count > posterior.MOST_INSTANCES:
+            raise InputError(
+                f"{what} has too many posteriors: {posterior.MOST_INSTANCES} instances are feasible"
+            )
         longest = posterior.longest(count, arms, n)
         if n > longest:
             feasible = f"{longest} rounds are feasible" if longest else "use fewer instances or arms"

@@ -18,7 +18,7 @@ from gradband.play.pending import Event
 if TYPE_CHECKING:
     from gradband.play.playable import Playable
 
-MOST = 1 << 20  # numbers in a context
+MOST_NUMBERS = 1 << 20  # numbers in a context
 BYTES = 4  # of a number
 
 
@@ -37,8 +37,8 @@ def read_context(playable: "Playable", given: Any, arms: Arms) -> np.ndarray | N
     found = _as_numbers(_in_order(given, arms) if isinstance(given, Mapping) else given)
     if found.shape != (rows, dims) and not (playable.by_arm and found.shape == (dims,)):
         raise InputError(f"a context must have the shape {' or '.join(shapes)}, not {list(found.shape)}")
-    if found.size > MOST:
-        raise InputError(f"a context may have {MOST:,} numbers, not {found.size:,}")
+    if found.size > MOST_NUMBERS:
+        raise InputError(f"a context may have at most {MOST_NUMBERS:,} numbers, not {found.size:,}")
     # As an event will have them, so that a replay sees the same.
     return found.astype(np.float32).astype(np.float64)
 

@@ -15,7 +15,7 @@ from gradband.core.statistics import Mean
 from gradband.problems import priors
 from gradband.problems.past_experiments import Experiments
 
-MOST = 16.0  # of a logarithm: a + b up to nine million; likelihoods beyond that are rounding errors
+MOST_LOGARITHM = 16.0  # a + b up to nine million; likelihoods beyond that are rounding errors
 LIKELIHOODS = "Log-likelihoods are means over held-out experiments."
 FEW = 20  # experiments: with fewer, only simple priors are fitted
 Functions = dict[str, Callable[[np.ndarray], np.ndarray]]
@@ -145,14 +145,14 @@ def maximise(
     """
 
     def loss(x: np.ndarray) -> Any:
-        value = likelihood(np.clip(x, -MOST, MOST), found)
+        value = likelihood(np.clip(x, -MOST_LOGARITHM, MOST_LOGARITHM), found)
         return (-value[0].mean(), -value[1].mean(0)) if sloped else -float(value.mean())
 
     jac = True if sloped else "3-point"
     best = scipy.optimize.minimize(loss, start, method="BFGS", jac=jac, options={"gtol": 1e-6})
     if not math.isfinite(best.fun):
         raise InputError("no prior of this shape fits the experiments")
-    x, step = np.clip(best.x, -MOST, MOST), 1e-3
+    x, step = np.clip(best.x, -MOST_LOGARITHM, MOST_LOGARITHM), 1e-3
     moves = step * np.eye(len(x))
     if sloped:
         curvature = np.array([loss(x + e)[1] - loss(x - e)[1] for e in moves]) / (2 * step)

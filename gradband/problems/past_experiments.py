@@ -21,7 +21,7 @@ PARTS = ("fitted", "held-out")
 STORED = ("starts", "pulls", "successes")
 STORED_OF_REVENUE = ("variances", "buyers")
 BY_ARM = ("pulls", "successes", "variances", "buyers")
-MOST = 1e15  # pulls of an arm: whole numbers that float64 holds exactly
+MOST_PULLS = 1e15  # pulls of an arm: whole numbers that float64 holds exactly
 
 
 @dataclasses.dataclass(frozen=True)
@@ -207,6 +207,6 @@ def load(path: Path, part: str) -> Experiments:
             )
     counts = numbers.get("buyers") if "variances" in numbers else numbers["successes"]
     fine = counts is None or ((counts >= 0) & (counts <= pulls)).all()
-    if not fine or not (pulls < MOST).all():
+    if not fine or not (pulls < MOST_PULLS).all():
         raise InputError(f"{path}: successes and buyers must lie between 0 and the pulls")
     return Experiments(starts, **numbers)

@@ -26,7 +26,7 @@ STEPS = 1_000_000_000  # most numbers that the bounds on a grid process, in a mi
 WORK = 20_000_000  # most posteriors × instances × arms of a lattice
 MEMORY = 1 << 30  # bytes of a grid's bounds
 LOOKAHEAD = 1 << 24  # numbers that a step back on a grid processes at a time
-MOST = 256  # instances
+MOST_INSTANCES = 256
 LATTICE, GRID = "lattice of posteriors", "bounds on a grid of posteriors"
 Progress = Callable[[float], None]
 

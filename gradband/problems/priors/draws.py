@@ -13,7 +13,7 @@ from gradband.problems.priors.base import Prior
 
 INSTANCES = 16
 DRAWS = 1 << 20  # in total
-MOST = 6.0  # standard errors; a correct mean is rejected about once in 10⁸
+MOST_ERRORS = 6.0  # standard errors; a correct mean is rejected about once in 10⁸
 
 
 def check_draws(prior: Prior, horizon: int) -> None:
@@ -51,7 +51,7 @@ def _check(prior: Prior, horizon: int) -> None:
     said, found, se = (np.asarray(x, np.float64) for x in jax.jit(jax.vmap(of))(keys))
     z = (found - said) / (se + 1e-6 * (1 + np.abs(said)))
     all_arms = z.sum() / math.sqrt(z.size)
-    if np.abs(z).max() > MOST or abs(all_arms) > MOST or not np.isfinite(z).all():
+    if np.abs(z).max() > MOST_ERRORS or abs(all_arms) > MOST_ERRORS or not np.isfinite(z).all():
         at = np.unravel_index(np.argmax(np.abs(np.nan_to_num(z, nan=np.inf))), z.shape)
         raise InputError(
             f"rewards of {type(prior.rewards).__name__} do not have the means that {type(prior).__name__} "
