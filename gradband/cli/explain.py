@@ -28,7 +28,7 @@ def explain(
     out: Annotated[Path | None, Option(help="Folder for files (default: that of the policy file).")] = None,
     json: options.Json = False,
 ) -> None:
-    """Draw what a policy does, beside what the optimal policy would do.
+    """Plot what a policy does, next to what the optimal policy would do.
 
     The figure shows the probability of pulling an arm, by how far its mean is
     ahead and how often it was pulled, early, midway and late; and that of

@@ -18,13 +18,14 @@ def gradient(
     exact: Annotated[
         bool,
         Option(
-            "--exact", help="Add the exact gradient: 2 Bernoulli arms, ≤ 400 rounds, policies of counts."
+            "--exact",
+            help="Add the exact gradient (2 Bernoulli arms, at most 400 rounds, policies of counts).",
         ),
     ] = False,
-    rollouts: Annotated[int | None, Option(help="Rollouts per instance (of leave-one-out: 4).")] = None,
-    returns: Annotated[
-        str, Option(help="What returns are made of: realised, expected, priced.")
-    ] = "realised",
+    rollouts: Annotated[
+        int | None, Option(help="Rollouts per instance, for leave-one-out (default: 4).")
+    ] = None,
+    returns: Annotated[str, Option(help="Kind of returns: realised, expected or priced.")] = "realised",
     arms: options.Arms = None,
     horizon: options.Horizon = None,
     noise: options.Noise = None,

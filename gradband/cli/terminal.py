@@ -64,7 +64,7 @@ def show(table: "TextTable", title: str | None = None, notes: str | None = None)
 
 @contextlib.contextmanager
 def progress(what: str) -> Iterator[Callable[[float, str], None]]:
-    """A live bar, or a line now and then: call the function with the share that is done and a few words."""
+    """A live bar, or lines from time to time: call the function with the share done and a few words."""
     if not sys.stderr.isatty():
         with lines(what) as update:
             yield update
@@ -80,7 +80,7 @@ def by_name(update: Callable[[float, str], None]) -> Callable[[str, float], None
 
 @contextlib.contextmanager
 def lines(what: str) -> Iterator[Callable[[float, str], None]]:
-    """Writes the progress of long work to stderr now and then; nothing if the work is short."""
+    """Writes the progress of long work to stderr from time to time; nothing if the work is short."""
     began, stream, over = time.monotonic(), sys.stderr, threading.Event()
     share, words = 0.0, FIRST_WORDS
 
@@ -105,7 +105,7 @@ def lines(what: str) -> Iterator[Callable[[float, str], None]]:
 
 
 class Board:
-    """A bar for the whole work, and one for each step in progress."""
+    """One bar for all the work, and one for each step in progress."""
 
     def __init__(self, bars: rich_progress.Progress, what: str, weights: dict[str, float]) -> None:
         self.bars, self.weights = bars, weights
@@ -127,7 +127,7 @@ class Board:
 
 @contextlib.contextmanager
 def board(what: str, weights: dict[str, float]) -> Iterator[Board]:
-    """Live bars for work in many steps, whose names have weights."""
+    """Live bars for work in many steps; `weights` are those of the steps, by name."""
     columns = rich_progress.TaskProgressColumn(), rich_progress.TimeRemainingColumn()
     with live_bars(Console(stderr=True), *columns, disable=not sys.stderr.isatty()) as bars:
         yield Board(bars, what, weights)

@@ -48,7 +48,7 @@ class Estimate(Result):
     regrets: np.ndarray
     """regrets [m] of the instances, averaged over rollouts"""
     moments: np.ndarray | None = None
-    """what a critic learns from [n, F, F + 1]"""
+    """what a critic is fitted to [n, F, F + 1]"""
     fault: str = ""
     """what went wrong, if a regret is not a number"""
     by_rollout: np.ndarray | None = None
@@ -89,7 +89,7 @@ class Estimate(Result):
 
 @dataclasses.dataclass(frozen=True)
 class Estimator:
-    """How to estimate: baseline, rollouts on an instance, what a return is made of, and the objective.
+    """How to estimate: baseline, rollouts per instance, kind of returns, and objective.
 
     >>> Estimator("self").rollouts
     2
@@ -98,10 +98,10 @@ class Estimator:
     baseline: str | Baseline = "self"
     """the name of a baseline, or one of your own (`gradband.gradient.baselines`)"""
     rollouts: int | None = None
-    """on each instance; None for as many as the baseline usually takes"""
+    """per instance; None for the baseline's default"""
     returns: str = "realised"
-    """made of realised rewards, of expected ones, or of what decisions cost beside the optimal ones
-    (`gradband.gradient.prices`), by a bound for more than two arms: they leave nothing to a baseline"""
+    """realised rewards, expected ones, or priced: what decisions cost compared with the optimal ones, or
+    with a bound for more than two arms (`gradband.gradient.prices`). Priced returns take no baseline."""
     objective: str = "mean"
     """mean, the Bayes reward, or cvar:0.1, minus the mean regret on the worst tenth of the instances"""
 
@@ -134,7 +134,7 @@ class Estimator:
         return Critic.blank(self.rule.features, rounds)
 
     def check(self, policy: Policy, problem: Problem) -> None:
-        """Refuses policies and problems that this estimate does not exist for."""
+        """Raises an error for a policy or problem that has no such gradient."""
         if not policy.differentiable:
             raise InputError(
                 f"{policy.name} has no density p(i | H) to differentiate: it can be compared, not learned"
@@ -149,7 +149,7 @@ class Estimator:
             return
         if self.rule.needs_means:
             raise InputError(
-                f"the baseline {self.rule.name} needs to know the best arm, and the means of this problem "
+                f"the baseline {self.rule.name} needs to know the best arm, but the means of this problem "
                 "are unknown: use self"
             )
         if self.returns == "expected":
@@ -208,7 +208,7 @@ def estimate(
     task = jax.device_put(problem)
 
     if threshold is not None and how.aim.share is None:
-        raise InputError("threshold belongs to the objective cvar, and this estimator has the mean")
+        raise InputError("threshold is for the objective cvar, but the objective of this estimator is mean")
 
     def run(iteration: int, learned: Critic | None = None, tau: float | None = None) -> Estimate:
         controls = Controls(critic=learned, threshold=tau)
@@ -239,7 +239,7 @@ class Controls(NamedTuple):
     """β: the gradient of β Σ_t H(p_t) along the rollouts is added"""
     critic: Critic | None = None
     threshold: float | None = None
-    """τ of an objective that is a tail"""
+    """τ, if the objective is a tail"""
 
 
 PLAIN = Controls()
@@ -276,7 +276,7 @@ def gradient_job(
 def repeat(job: blocks.BlockJob, params: Params, key: Array, iteration: int, controls: Controls) -> Any:
     """The same gradient at other parameters, on the instances of another iteration.
 
-    What was found out about the job is kept, unless other controls are set.
+    What is known about the job is kept if the same controls are set.
     """
     tau, beta = (None if each is None else np.float32(each) for each in controls[:2])
     weights = None if controls.critic is None else controls.critic.weights
@@ -311,7 +311,7 @@ def compute(job: blocks.BlockJob, on: blocks.Workers) -> Estimate:
 
 
 def seen_by_rollout(found: Estimate) -> np.ndarray:
-    """The regrets of all rollouts, of an estimate for a tail."""
+    """The regrets [R, m] of all rollouts, from the estimate of a tail."""
     assert found.by_rollout is not None
     return found.by_rollout
 
@@ -322,7 +322,7 @@ def _few(params: Params) -> bool:
 
 
 def from_blocks(results: list[tuple[np.ndarray, np.ndarray]], instances: int, size: int) -> Estimate:
-    """The estimate from the blocks' summed gradients [P] and regrets [B]: blocks are the sample."""
+    """The estimate from the blocks' summed gradients [P] and regrets [B]. Blocks are the sample."""
     regret = blocks.join([regret for _, regret in results], instances)
     sums = np.array([gradient for gradient, _ in results], np.float64)
     filled = np.minimum(instances - size * np.arange(len(sums)), size)

@@ -38,7 +38,7 @@ class SurrogateSpec:
     few: bool
     """each instance has a gradient of its own, in forward mode"""
     prices: Prices | RelaxedPrices | None = None
-    """tells the prices of decisions, if returns are made of them"""
+    """computes the prices of decisions, if returns are priced"""
     tail: float | None = None
     """α, if the gradient is that of minus E(R − τ)⁺ / α"""
 

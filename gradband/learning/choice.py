@@ -85,7 +85,7 @@ class Judge:
 
 
 def survey(judge: Judge, steps: Steps, start: Params) -> Params:
-    """Where to start: the best of some values of θ, the policy's `lead`, around its usual start.
+    """Where to start: the best of several values of θ, the policy's `lead`, around the usual start.
 
     The best θ of two problems may be decades apart. Between a distant start and the optimum there may be a
     plateau where gradients are only noise. With more parameters, points in all their decades are played on
@@ -214,7 +214,7 @@ def _around(judge: Judge, steps: Steps, centre: Params, name: str, reach: float)
 
 @dataclasses.dataclass(frozen=True)
 class Chooser:
-    """Chooses parameters of a bound policy, on a part of the number of instances in training."""
+    """Chooses parameters of a bound policy on fewer instances than training has."""
 
     problem: Problem
     policy: Policy

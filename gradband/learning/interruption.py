@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM, delayed until the work can be left in order."""
+"""Delays Ctrl-C and SIGTERM until work can stop in order."""
 
 import contextlib
 import signal
@@ -12,7 +12,7 @@ SWALLOWING = ("_xla_gc_callback",)  # functions of JAX whose exceptions are prin
 
 
 class Interrupted(KeyboardInterrupt):
-    """An interruption that left everything in order, with what was kept and the signal's number."""
+    """An interruption in order: the message says what is saved; `number` is the signal's."""
 
     def __init__(self, message: str, number: int) -> None:
         super().__init__(message)
@@ -26,16 +26,16 @@ class Watch:
         self.asked = 0
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:  # the second time it stops at once
+        if self.asked:  # the second signal stops at once
             raise KeyboardInterrupt
         self.asked = number
 
 
 @contextlib.contextmanager
 def watched(wanted: bool = True) -> Iterator[Watch]:
-    """Records the first Ctrl-C or SIGTERM, which does not interrupt.
+    """Records the first Ctrl-C or SIGTERM instead of stopping.
 
-    Only the main thread receives signals: elsewhere, or if it is not wanted, nothing changes.
+    Only the main thread receives signals: in others, or unless `wanted`, nothing changes.
     """
     watch = Watch()
     if not wanted or threading.current_thread() is not threading.main_thread():
@@ -47,7 +47,7 @@ def watched(wanted: bool = True) -> Iterator[Watch]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    if watch.asked:  # it came too late for anyone to check
+    if watch.asked:  # it came after the last check
         signal.raise_signal(watch.asked)
 
 

@@ -155,7 +155,7 @@ def train(
     key = prng.root(seed)
     size = whole("the size of the replay", instances * max(problem.horizon, settings.replay // instances))
     most = None if memory is None else budget(memory)
-    resources.require(8 * size * (problem.arms + 1), "this replay", "take fewer instances", most)
+    resources.require(8 * size * (problem.arms + 1), "this replay", "use fewer instances", most)
     params = bound.init(prng.stream(key, "init"))
     agent = Agent(params, params, settings.optimizer.init(params), jnp.int32(0))
     zeros = jnp.zeros((size, problem.arms))
@@ -252,12 +252,12 @@ Function = Callable[..., Any]
 def _environments(problem: Problem, count: int, key: Array) -> tuple[Function, Function]:
     """For m fresh instances: functions for the rewards [m] of arms [m] in round t, and for the regrets."""
     prior = problem.prior
-    number_ = jnp.arange(count)
+    numbers = jnp.arange(count)
     keys, reward_keys = (
-        jax.vmap(partial(jax.random.fold_in, prng.stream(key, name)))(number_)
+        jax.vmap(partial(jax.random.fold_in, prng.stream(key, name)))(numbers)
         for name in ("prior", "round")
     )
-    instances = jax.vmap(prior.nth)(number_, keys)
+    instances = jax.vmap(prior.nth)(numbers, keys)
 
     def pay(t: Array, arm: Array) -> Array:
         of_round = jax.vmap(prng.fold_in, (0, None))(reward_keys, t)

@@ -1,4 +1,4 @@
-"""What the files of policies are written with, in one place."""
+"""Everything that the file of a policy imports, in one place."""
 
 from gradband.core.arrays import Array, add_at, namespace, nn, one_hot, pick, real, stop_gradient
 from gradband.core.errors import InputError

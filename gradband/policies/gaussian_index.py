@@ -20,7 +20,7 @@ class GaussianIndexNetwork(ArmNetwork, Normal):
 
     name: ClassVar[str] = "index-gaussian"
 
-    def features(self, counts: Counts) -> tuple[Array, Array]:
+    def inputs_and_doubt(self, counts: Counts) -> tuple[Array, Array]:
         """The network's inputs for each arm [8, K], and 5 T_i (max_j m_j − m_i)² / sd² [K]."""
         xp = namespace(counts.pulls)
         pulls, left = counts.pulls, xp.maximum(self.horizon - counts.rounds, 0)

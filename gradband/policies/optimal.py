@@ -112,7 +112,7 @@ class Node(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OptimalGraph(Optimal):
-    """Any number of arms: a graph of states, each with the position to pull.
+    """Any number of arms: a graph of states, each of which has a position to pull.
 
     An arm's position is its entry in `kinds`, or its rank by kind and counts if arms are `exchangeable`.
     """

@@ -1,4 +1,4 @@
-"""Thompson sampling as experimentation platforms run it: shares of traffic, recomputed now and then.
+"""Thompson sampling as experimentation platforms run it: shares of traffic, recomputed periodically.
 
 docs/platforms.md says where each rule comes from.
 """

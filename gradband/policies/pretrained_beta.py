@@ -6,7 +6,13 @@ from typing import ClassVar
 from gradband.core.special import psi
 from gradband.policies.base import Array, Params, namespace
 from gradband.policies.beta_evidence import BetaEvidence, Evidence
-from gradband.policies.pretrained_index import LEARNED_ROUNDS, PretrainedNetwork, features, moments, network
+from gradband.policies.pretrained_index import (
+    LEARNED_ROUNDS,
+    PretrainedNetwork,
+    moments,
+    network,
+    network_inputs,
+)
 
 LEAST = 1e-3  # pseudo-counts of a posterior, and distance of its mean from 0 and 1, in single precision
 NARROWEST = 1e-12  # variance of a posterior, which may lie within a single cell
@@ -35,5 +41,5 @@ class PretrainedBeta(PretrainedNetwork, BetaEvidence):
         left = 1 + (left - 1) * information * inside * (1 - inside)
         _, spread, resolved = moments(ones, zeros, left)
         # More pulls than the network was learned with would only be more exploration.
-        seen = features(ones, zeros, left, LEARNED_ROUNDS)
+        seen = network_inputs(ones, zeros, left, LEARNED_ROUNDS)
         return means + spread * resolved * network(params, seen), spread

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from gradband.core.errors import number, positive, unknown, whole
 
 Check = Callable[[str, Any], Any]
-"""raises an error for a value that is not allowed, given what to call it in the message"""
+"""takes a setting's name for messages and its value, and raises an error if it is not allowed"""
 
 
 def in_range(low: float, high: float = math.inf) -> Check:

@@ -9,8 +9,7 @@ from gradband.policies.base import Count, Counts, Index, InputError, Params, Pos
 
 
 class Window(NamedTuple):
-    """Pulls [K] and sums of rewards [K] of the last pulls, those pulls [W] in a ring, and how many there
-    were in all."""
+    """Counts of the last pulls [K], those pulls in a ring [W], and the number of all pulls."""
 
     pulls: Array
     sums: Array
