@@ -63,7 +63,8 @@ class IndexNetwork(ArmNetwork, Counting):
     inputs x_i (see `inputs_and_doubt`): all arms share a layer, e_i = φ(A x_i + b), the maximum and the
     mean of e_j over all arms are joined to e_i, and a second layer scores the arm. Nothing depends on the
     order of arms or on K, and the scales of counts, spreads and rounds do not depend on n, so the same
-    weights can play other K and n. The network's output is 0 at first: learning starts from KL-SoftElim, w = 10.
+    weights can play other K and n. The network's output is 0 at first: learning starts from KL-SoftElim,
+    w = 10.
 
     Rewards are in [0, 1]; a and b are pseudo-counts, as of a Beta(a, b) prior, in means and spreads.
     """
