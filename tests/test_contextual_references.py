@@ -274,7 +274,7 @@ def test_names_alone_have_the_prior_of_a_linear_problem():
     [
         ("lin-ts:prior", "uniform-2", "needs a problem with contexts, and a beta prior has none"),
         ("lin-ts", "uniform-2", "needs contexts, which this problem does not have"),
-        ("lin-ts:prior", "groups", "can't use a groups prior: give it settings"),
+        ("lin-ts:prior", "groups", "can't use a groups prior: use lin-ts with its own settings"),
         ("lin-ts", "groups", "use model=by-arm"),
         ("ts:prior", "dpt-linear", "can't use a linear prior"),
         ("lin-kg:link=logistic", "dpt-linear", "lin-kg needs link=identity, not logistic"),

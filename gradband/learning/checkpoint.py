@@ -223,7 +223,9 @@ class TrainingState:
         try:
             theirs, mine = _flat(about.get("settings")), _flat(self.settings)
         except RecursionError:
-            raise InputError(f"{path} is not a complete checkpoint: its settings are too deep") from None
+            raise InputError(
+                f"{path} is not a complete checkpoint: its settings are nested too deeply"
+            ) from None
         for name in mine | theirs:
             if not name.startswith(".versions") and theirs.get(name) != mine.get(name):
                 was, now = (shown(given[name]) if name in given else "not set" for given in (theirs, mine))

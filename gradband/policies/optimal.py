@@ -150,7 +150,7 @@ class OptimalGraph(Optimal):
         return state.counts
 
     def after(self, counts: Counts) -> Node:
-        raise InputError(f"the state of {self.name} is a node of its graph, which counts do not determine")
+        raise InputError(f"{self.name} needs a node of its graph: counts do not determine it")
 
     def places(self, params: Params, counts: Counts) -> Array:
         """The arms' positions [K]."""
@@ -173,7 +173,7 @@ class OptimalGraph(Optimal):
     def check_state(self, state: Node, rounds: int) -> None:
         super().check_state(state, rounds)
         if int(state.number) not in range(self.nodes):
-            raise InputError(f"there is no node {state.number}")
+            raise InputError(f"{self.name} has no node {state.number}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

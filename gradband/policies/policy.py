@@ -154,7 +154,7 @@ class Policy:
         if not isinstance(given, dict) or set(given) != set(shapes):
             wanted = ", ".join(shapes) or "none"
             had = list(given) if isinstance(given, dict) else given
-            raise InputError(f"the parameters of {self.name} are: {wanted}; not {shown(had)}")
+            raise InputError(f"the parameters of {self.name} must be: {wanted}; not {shown(had)}")
         for name, value in given.items():
             array, shape = np.asarray(value), shapes[name].shape
             low, high = (bound[name] for bound in bounds)

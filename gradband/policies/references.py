@@ -173,7 +173,7 @@ def normal_numbers_of(name: str, prior: priors.Prior) -> dict[str, Any]:
         return {name: float(getattr(prior, name)) for name in ("mean", "between", "within")} | {"sd": sd}
     if isinstance(prior, priors.Gaussian):
         return {"mean": float(prior.mean), "within": float(prior.sd), "sd": sd}
-    raise InputError(f"{name}:{PRIOR} can't use a {prior.kind} prior: give it settings")
+    raise InputError(f"{name}:{PRIOR} can't use a {prior.kind} prior: use {name} with its own settings")
 
 
 def linear_numbers_of(name: str, prior: priors.Prior) -> dict[str, Any]:
@@ -183,7 +183,7 @@ def linear_numbers_of(name: str, prior: priors.Prior) -> dict[str, Any]:
     if isinstance(prior, priors.Wheel) and not prior.shares_context:
         return prior.belief()
     if not isinstance(prior, LINEAR):
-        raise InputError(f"{name}:{PRIOR} can't use a {prior.kind} prior: give it settings")
+        raise InputError(f"{name}:{PRIOR} can't use a {prior.kind} prior: use {name} with its own settings")
     found: dict[str, Any] = {"model": "by-arm"} if prior.shares_context else {}
     spread = prior.within
     if isinstance(prior, priors.LinearByArm) and np.any(prior.between):

@@ -70,7 +70,7 @@ class SlidingWindowUCB(Index):
         return Window(pulls, sums, arms, rewards, state.seen + 1)
 
     def after(self, counts: Counts) -> Window:
-        raise InputError(f"the state of {self.name} is its last pulls, which counts do not determine")
+        raise InputError(f"{self.name} needs its last pulls in order: counts do not determine them")
 
     def check_state(self, state: Any, rounds: int) -> None:
         whole_numbers = (state.pulls, state.arms, state.seen)

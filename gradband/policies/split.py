@@ -31,4 +31,4 @@ class Split(Index):
         return state.add_many(pulls, sums).where(self.splitting(state), state)
 
     def after(self, counts: Counts) -> Any:
-        raise InputError("the state of split is the counts of its split, which all counts do not determine")
+        raise InputError("split needs the counts of its split: those of all pulls do not determine them")
