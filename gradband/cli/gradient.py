@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from gradband.cli import options, shared, terminal
+from gradband.core.results import TextTable
 
 if TYPE_CHECKING:
     from gradband.evaluation.gradient_curve import GradientCurve
@@ -72,4 +73,4 @@ def show(found: "GradientCurve", title: str) -> None:
         [point.baseline, *(f"{n:.4g}" for n in (point.theta, point.gradient, point.se, point.spread))]
         for point in found.points
     ]
-    terminal.print_table(title, ["baseline", "θ", "gradient", "± se", "spread (m = 1)"], rows)
+    terminal.show(TextTable(title, ["baseline", "θ", "gradient", "± se", "spread (m = 1)"], rows))

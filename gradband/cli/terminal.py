@@ -39,27 +39,20 @@ def emit(
         show()
 
 
-def print_table(
-    title: str, columns: list[str], rows: list[list[str]], notes: str = "", texts: int = 1
-) -> None:
-    """Prints a table. The first `texts` columns are texts, which may wrap; the others are numbers."""
-    table = Table()
-    short = texts == 1 and all(len(row[0]) < LONG for row in rows)
-    for i, column in enumerate(columns):
-        table.add_column(column, justify="left" if i < texts else "right", no_wrap=i >= texts or short)
-    for row in rows:
-        table.add_row(*row)
+def show(table: "TextTable", title: str | None = None, notes: str | None = None) -> None:
+    """Prints a table, with another title or other notes if they are given. Columns of text may wrap."""
+    title, notes = table.title if title is None else title, table.notes if notes is None else notes
+    drawn, texts = Table(), table.texts
+    short = texts == 1 and all(len(row[0]) < LONG for row in table.rows)
+    for i, column in enumerate(table.columns):
+        drawn.add_column(column, justify="left" if i < texts else "right", no_wrap=i >= texts or short)
+    for row in table.rows:
+        drawn.add_row(*row)
     console = Console(width=None if sys.stdout.isatty() else 120, markup=False, emoji=False)
     console.print(title, style="bold", highlight=False, soft_wrap=True)
-    console.print(table)
+    console.print(drawn)
     if notes:
         console.print(notes, highlight=False, markup=False, soft_wrap=True)
-
-
-def show(table: "TextTable", title: str | None = None, notes: str | None = None) -> None:
-    """Prints the table of a result, with another title or other notes if they are given."""
-    title, notes = table.title if title is None else title, table.notes if notes is None else notes
-    print_table(title, table.columns, table.rows, notes, table.texts)
 
 
 @contextlib.contextmanager

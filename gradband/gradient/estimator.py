@@ -241,6 +241,12 @@ class Controls(NamedTuple):
     threshold: float | None = None
     """τ, if the objective is a tail"""
 
+    def operands(self) -> dict[str, Any]:
+        """As `surrogate.Operands` has them."""
+        single = {"temperature": self.temperature, "entropy": self.entropy, "threshold": self.threshold}
+        given = {name: None if value is None else np.float32(value) for name, value in single.items()}
+        return given | {"weights": None if self.critic is None else self.critic.weights}
+
 
 PLAIN = Controls()
 
@@ -256,21 +262,17 @@ def gradient_job(
     controls: Controls = PLAIN,
 ) -> blocks.BlockJob:
     """The gradient of a bound policy, for checked input, on the instances of this iteration."""
-    tau, beta = (None if each is None else np.float32(each) for each in controls[:2])
-    few, rollouts, learned = _few(params), how.rollouts or 1, controls.critic
+    few, rollouts = sum(leaf.size for leaf in jax.tree.leaves(params)) <= FEW, how.rollouts or 1
+    light = few and controls.critic is None  # nothing is kept of a round
     kept = blocks.kept_block_size(rollouts, problem.rounds)
-    size = blocks.block_size(problem.arms) if few and learned is None else kept
-    weights = None if learned is None else learned.weights
-    many = np.uint32(iteration), np.int32(instances)
+    size = blocks.block_size(problem.arms) if light else kept
     judge, table = prices.find_prices(problem) if how.returns == "priced" else (None, None)
-    beyond = None if controls.threshold is None else np.float32(controls.threshold)
-    operands = Operands(problem, params, key, *many, tau, beta, weights, table, beyond)
+    many = np.uint32(iteration), np.int32(instances)
+    operands = Operands(problem, params, key, *many, prices=table, **controls.operands())
     spec = SurrogateSpec(
         policy.compiled(), how.rule, rollouts, how.returns, size, few, judge, how.aim.share
     )
-    return blocks.BlockJob(
-        differentiate, (spec,), (operands,), instances, size, few and learned is None, {}
-    )
+    return blocks.BlockJob(differentiate, (spec,), (operands,), instances, size, light, {})
 
 
 def repeat(job: blocks.BlockJob, params: Params, key: Array, iteration: int, controls: Controls) -> Any:
@@ -278,13 +280,9 @@ def repeat(job: blocks.BlockJob, params: Params, key: Array, iteration: int, con
 
     What is known about the job is kept if the same controls are set.
     """
-    tau, beta = (None if each is None else np.float32(each) for each in controls[:2])
-    weights = None if controls.critic is None else controls.critic.weights
-    beyond = None if controls.threshold is None else np.float32(controls.threshold)
-    old = job.operands[0]
-    many = np.uint32(iteration), old.instances
-    new = Operands(old.problem, params, key, *many, tau, beta, weights, old.prices, beyond)
-    alike = all((a is None) == (b is None) for a, b in zip(new[5:], old[5:], strict=True))
+    old, given = job.operands[0], controls.operands()
+    new = old._replace(params=params, key=key, iteration=np.uint32(iteration), **given)
+    alike = all((value is None) == (getattr(old, name) is None) for name, value in given.items())
     return job._replace(operands=(new,), known=job.known if alike else {})
 
 
@@ -314,11 +312,6 @@ def seen_by_rollout(found: Estimate) -> np.ndarray:
     """The regrets [R, m] of all rollouts, from the estimate of a tail."""
     assert found.by_rollout is not None
     return found.by_rollout
-
-
-def _few(params: Params) -> bool:
-    """Whether each instance has a gradient of its own, in forward mode."""
-    return sum(leaf.size for leaf in jax.tree.leaves(params)) <= FEW
 
 
 def from_blocks(results: list[tuple[np.ndarray, np.ndarray]], instances: int, size: int) -> Estimate:

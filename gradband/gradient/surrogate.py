@@ -59,9 +59,9 @@ class Operands(NamedTuple):
     iteration: np.uint32
     instances: np.int32
     """those of all blocks"""
-    temperature: np.float32 | None
-    entropy: np.float32 | None
-    weights: np.ndarray | None
+    temperature: np.float32 | None = None
+    entropy: np.float32 | None = None
+    weights: np.ndarray | None = None
     """of the critic [n, F]"""
     prices: Params | None = None
     """the parameters of `SurrogateSpec.prices`"""
