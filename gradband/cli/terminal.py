@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gradband.core.live_bars import live_bars
-from gradband.core.progress import FIRST_WORDS, bar
+from gradband.core.progress import FIRST_WORDS, Update, bar
 from gradband.core.progress import in_turn as in_turn
 
 if TYPE_CHECKING:
@@ -55,24 +55,18 @@ def show(table: "TextTable", title: str | None = None, notes: str | None = None)
         console.print(notes, highlight=False, markup=False, soft_wrap=True)
 
 
-@contextlib.contextmanager
-def progress(what: str) -> Iterator[Callable[[float, str], None]]:
+def progress(what: str) -> contextlib.AbstractContextManager[Update]:
     """A live bar, or lines from time to time: call the function with the share done and a few words."""
-    if not sys.stderr.isatty():
-        with lines(what) as update:
-            yield update
-        return
-    with bar(what) as update:
-        yield update
+    return (bar if sys.stderr.isatty() else lines)(what)
 
 
-def by_name(update: Callable[[float, str], None]) -> Callable[[str, float], None]:
+def by_name(update: Update) -> Callable[[str, float], None]:
     """The same for calls that report a name, and then the share that is done."""
     return lambda name, done: update(done, name)
 
 
 @contextlib.contextmanager
-def lines(what: str) -> Iterator[Callable[[float, str], None]]:
+def lines(what: str) -> Iterator[Update]:
     """Writes the progress of long work to stderr from time to time; nothing if the work is short."""
     began, stream, over = time.monotonic(), sys.stderr, threading.Event()
     share, words = 0.0, FIRST_WORDS

@@ -71,24 +71,29 @@ def _notebook() -> Callable[[str], Any] | None:
 
 
 @contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """Shows no other bar meanwhile."""
+    global _showing
+    before, _showing = _showing, True
+    try:
+        yield
+    finally:
+        _showing = before
+
+
+@contextlib.contextmanager
 def bar(what: str) -> Iterator[Update]:
     """A live bar in the terminal, which disappears at the end."""
-    global _showing
     from gradband.core.live_bars import single_bar
 
-    with single_bar() as bars:
+    with single_bar() as bars, _alone():
         task = bars.add_task(what, total=1, note=FIRST_WORDS)
-        before, _showing = _showing, True
-        try:
-            yield lambda done, note: bars.update(task, completed=done, note=note)
-        finally:
-            _showing = before
+        yield lambda done, note: bars.update(task, completed=done, note=note)
 
 
 @contextlib.contextmanager
 def _below_cell(what: str) -> Iterator[Update]:
     """A bar below the cell of a notebook, if the work takes more than a moment; removed at the end."""
-    global _showing
     from IPython.display import HTML, display
 
     began = last = time.monotonic()
@@ -106,11 +111,10 @@ def _below_cell(what: str) -> Iterator[Update]:
         else:
             handle.update(picture)
 
-    before, _showing = _showing, True
     try:
-        yield update
+        with _alone():
+            yield update
     finally:
-        _showing = before
         if handle is not None:
             handle.update(HTML(""))
 

@@ -5,6 +5,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from types import FrameType
+from typing import Any
 
 AGAIN = 2.0  # seconds until an interruption is repeated, in case it was swallowed
 SOON = 0.01  # the same, where it surely would be
@@ -32,6 +33,17 @@ class Watch:
 
 
 @contextlib.contextmanager
+def _handled(handler: Any, *signals: int) -> Iterator[None]:
+    """Handles signals by another function for a while."""
+    before = {number: signal.signal(number, handler) for number in signals}
+    try:
+        yield
+    finally:
+        for number, usual in before.items():
+            signal.signal(number, usual)
+
+
+@contextlib.contextmanager
 def watched(wanted: bool = True) -> Iterator[Watch]:
     """Records the first Ctrl-C or SIGTERM instead of stopping.
 
@@ -41,12 +53,8 @@ def watched(wanted: bool = True) -> Iterator[Watch]:
     if not wanted or threading.current_thread() is not threading.main_thread():
         yield watch
         return
-    before = {number: signal.signal(number, watch) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with _handled(watch, signal.SIGINT, signal.SIGTERM):
         yield watch
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
     if watch.asked:  # it came after the last check
         signal.raise_signal(watch.asked)
 
@@ -70,11 +78,8 @@ def at_once(message: str) -> Iterator[None]:
         if not swallowed:
             raise Interrupted(message, asked[0])
 
-    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
-    before = {number: signal.signal(number, stop) for number in signals}
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    with _handled(stop, signal.SIGINT, signal.SIGTERM, signal.SIGALRM):
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)

@@ -92,7 +92,7 @@ class Policy:
 
     def check(self) -> None:
         """Raises an error for invalid settings."""
-        check_settings(self)
+        check_settings(self, self.name)
 
     def init(self, key: Array) -> Params:
         """Initial parameters. Policies with random weights use the key."""
