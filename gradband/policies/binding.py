@@ -24,7 +24,7 @@ def check(policy: Policy, problem: Problem) -> Policy:
 
 
 def can_play(policy: Policy, problem: Problem) -> bool:
-    """Whether `check` finds nothing wrong."""
+    """Whether a policy can play a problem."""
     try:
         check(policy, problem)
     except InputError:

@@ -52,7 +52,7 @@ def _curved(mean: Array, x: Array) -> Array:
 def believe(masses: Array, below: Array, partial: Array, x: Array, means: Array) -> BestArmBelief:
     """The belief from posteriors on cells with middles x [G].
 
-    Given are the arms' masses in cells, and P(μ_i < x) and E μ_i 1{μ_i < x}, all [K, G].
+    `masses` are those in cells, `below` are P(μ_i < x), and `partial` E μ_i 1{μ_i < x}, all [K, G].
     """
     xp = namespace(masses)
     logs = xp.log(xp.maximum(below, TINY))
@@ -80,7 +80,7 @@ def least_ratio(regrets: Array, gains: Array) -> Array:
     one, other = regrets[:, None], regrets[None]
     gain, other_gain = gains[:, None], gains[None]
     apart, more = one - other, gain - other_gain
-    # Of arms that differ by rounding alone, each counts as it is.
+    # Arms that differ only by rounding are not mixed.
     defined = (xp.abs(apart) > ALIKE * (one + other)) & (xp.abs(more) > ALIKE * (gain + other_gain))
     q = other / xp.where(defined, apart, 1) - 2 * other_gain / xp.where(defined, more, 1)
     q = xp.where(defined, xp.clip(q, 0, 1), 1)

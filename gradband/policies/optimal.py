@@ -153,7 +153,7 @@ class OptimalGraph(Optimal):
             return params["kinds"]
         code = (counts.pulls * (counts.pulls + 1) / 2 + counts.sums).astype(np.int32)
         code = code + params["kinds"] * (self.horizon + 1) ** 2
-        earlier = np.tri(self.arms, k=-1, dtype=bool)  # of two arms with the same code, the first is before
+        earlier = np.tri(self.arms, k=-1, dtype=bool)  # of arms with the same code, the first is before
         before = (code[:, None] > code[None, :]) | ((code[:, None] == code[None, :]) & earlier)
         return before.sum(1)
 

@@ -17,7 +17,7 @@ class Split(Index):
     share: Share = 0.5
 
     def splitting(self, counts: Counts) -> Array:
-        # Compared in float32 in NumPy and JAX alike: .1 of 10 000 rounds is 1000 of them.
+        # In float32 for NumPy and JAX alike, so that .1 of 10 000 rounds is 1000 of them.
         return counts.rounds < np.float32(self.share * self.horizon)
 
     def index(self, params: Params, state: Counts) -> Array:
