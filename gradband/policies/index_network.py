@@ -81,20 +81,22 @@ class IndexNetwork(ArmNetwork, Counting):
         total = pulls + self.a + self.b
         mean, rest = (counts.sums + self.a) / total, (pulls - counts.sums + self.b) / total
         spread = xp.sqrt(mean * rest / (total + 1))
-        gap = mean.max() - mean
-        best = xp.where(gap == 0, spread, 0).max()
-        same = xp.ones_like(mean)
-        seen = (
-            mean - 0.5,
-            10 * spread,
-            gap / spread,
-            gap / xp.sqrt(spread**2 + best**2),
-            xp.log(total) - 1,
-            xp.log(xp.maximum(left, 1)) / 5 * same,
-            left / self.horizon * same,
-            xp.log1p(left / total) - 1,
-        )
-        return xp.stack(seen), 10 * pulls * divergence(mean, rest)
+        inputs = mean - 0.5, 10 * spread, *relative(mean.max() - mean, spread, total, left, self.horizon)
+        return xp.stack(inputs), 10 * pulls * divergence(mean, rest)
 
     def estimates(self, params: Params, state: Counts) -> Array:
         return (state.sums + self.a) / (state.pulls + self.a + self.b)
+
+
+def relative(gap: Array, spread: Array, total: Array, left: Array, horizon: int) -> tuple[Array, ...]:
+    """Inputs [K] that have no unit: gaps in standard deviations, and logarithms of counts and rounds."""
+    xp = namespace(gap)
+    best, same = xp.where(gap == 0, spread, 0).max(), xp.ones_like(gap)
+    return (
+        gap / spread,
+        gap / xp.sqrt(spread**2 + best**2),
+        xp.log(total) - 1,
+        xp.log(xp.maximum(left, 1)) / 5 * same,
+        left / horizon * same,
+        xp.log1p(left / total) - 1,
+    )
