@@ -138,5 +138,5 @@ def test_objectives_are_parsed():
             parse_objective(wrong)
     with pytest.raises(InputError, match="none, self, leave-one-out"):
         Estimator("luck", objective="cvar:0.1")
-    with pytest.raises(InputError, match="threshold belongs to"):
+    with pytest.raises(InputError, match="threshold is for the objective cvar"):
         gb.estimate("softelim", SMALL, threshold=1.0)

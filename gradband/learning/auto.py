@@ -90,7 +90,7 @@ def parse_auto(given: object) -> float | None:
     found = re.fullmatch(r"(\d+(?:\.\d+)?) ?(s|min|h)", text)
     seconds = float(found[1]) * UNITS[found[2]] if found else math.nan
     if not LEAST_BUDGET <= seconds <= MOST_BUDGET:
-        raise InputError(f"the budget of auto must be from 5s to 24h, as in auto:2min, not {shown(text)}")
+        raise InputError(f"auto takes a time from 5s to 24h, as in auto:2min, not {shown(text)}")
     return seconds
 
 
