@@ -111,6 +111,14 @@ def _advanced(words: Words, lane: int, t: np.uint32) -> tuple[np.float32, np.flo
 
 
 @njit(**INLINE)
+def _copy(source: Words, target: Words, lane: int) -> None:
+    """Copy the generators of a lane."""
+    for stream in range(3):
+        for word in range(2):
+            target[stream, word, lane] = source[stream, word, lane]
+
+
+@njit(**INLINE)
 def _exp2(x: np.float32) -> np.float32:
     """2^x for x <= 0, to a relative 2e-7: a polynomial for the fraction, a bit shift for the rest.
 
@@ -203,9 +211,7 @@ def _compile_block(arms: int, hashed: bool) -> Callable[..., tuple[float, float]
         gradient = np.empty(LANES, f32)
 
         for lane in range(LANES):
-            for stream in range(3):
-                for word in range(2):
-                    words[stream, word, lane] = streams[stream, word, lane]
+            _copy(streams, words, lane)
             kind = int(_uniform(words, FIRST, lane) * f32(len(means)))
             # The initial pulls: both runs earn the same and nothing is chosen, so these rounds add
             # nothing to the gradient.
@@ -228,9 +234,7 @@ def _compile_block(arms: int, hashed: bool) -> Callable[..., tuple[float, float]
                 gradient[lane] += (y0 - y1) * lead[lane]
 
         for lane in range(LANES):
-            for stream in range(3):
-                for word in range(2):
-                    streams[stream, word, lane] = words[stream, word, lane]
+            _copy(words, streams, lane)
         gradients = 0.0
         regrets = 0.0
         for lane in range(valid):

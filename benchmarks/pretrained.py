@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradband.core import resources
-from gradband.policies.pretrained_index import Pretrained, features, moments, network
+from gradband.policies.pretrained_index import Pretrained, moments, network, network_inputs
 from gradband.solvers.compiled import compiled
 from gradband.solvers.gittins import diagonal
 
@@ -85,7 +85,7 @@ def learned_indices(params: dict[str, Any], a: float, b: float) -> Indices:
     def indices(pulls: np.ndarray, ones: np.ndarray, left: int) -> np.ndarray:
         counts = a + ones, b + pulls - ones, np.full(len(pulls), float(left))
         mean, spread, resolved = moments(*counts)
-        return mean + spread * resolved * network(single, features(*counts).astype(np.float32))
+        return mean + spread * resolved * network(single, network_inputs(*counts).astype(np.float32))
 
     return indices
 

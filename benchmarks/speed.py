@@ -77,22 +77,21 @@ def main() -> None:
 
 def show(found: list[Row]) -> None:
     """Prints the rows as a table."""
-    from gradband.cli.terminal import print_table
+    from gradband.cli import terminal
+    from gradband.core.results import TextTable
 
-    print_table(
-        "Seconds, bytes or regret of ours and of a peer, and the ratio peer / ours, or a slope",
-        ["what", "ours", "peer", "ratio", "range"],
+    rows = [
         [
-            [
-                row["what"],
-                f"{row['ours']:.4g}",
-                f"{row['peer']:.4g}",
-                f"{row['ratio']:.2f}",
-                f"{row['low']:.2f}-{row['high']:.2f}",
-            ]
-            for row in found
-        ],
-    )
+            row["what"],
+            f"{row['ours']:.4g}",
+            f"{row['peer']:.4g}",
+            f"{row['ratio']:.2f}",
+            f"{row['low']:.2f}-{row['high']:.2f}",
+        ]
+        for row in found
+    ]
+    title = "Seconds, bytes or regret of ours and of a peer, and the ratio peer / ours, or a slope"
+    terminal.show(TextTable(title, ["what", "ours", "peer", "ratio", "range"], rows))
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ COUNTS = Counts(np.array([4.0, 1.0, 7.0, 2.0]), np.array([1.6, 0.3, 4.2, -0.4]))
 @pytest.mark.brief
 def test_one_hot_features_are_arms():
     normal = gb.policies.GaussianTS(**NUMBERS).bind(K, 60)
-    means, sds = normal.arms_given(normal.mean, COUNTS)
+    means, sds = normal.posterior(COUNTS)
     for name in ("lin-greedy", "lin-ucb", "lin-bayes-ucb"):
         policy, seen = one_hot_seen(name, COUNTS)
         premium = {"lin-greedy": 0.0, "lin-ucb": 1.0, "lin-bayes-ucb": stats.norm.isf(1 / 16)}[name]
@@ -274,7 +274,7 @@ def test_names_alone_have_the_prior_of_a_linear_problem():
     [
         ("lin-ts:prior", "uniform-2", "needs a problem with contexts, and a beta prior has none"),
         ("lin-ts", "uniform-2", "needs contexts, which this problem does not have"),
-        ("lin-ts:prior", "groups", "can't use a groups prior: give it settings"),
+        ("lin-ts:prior", "groups", "can't use a groups prior: use lin-ts with its own settings"),
         ("lin-ts", "groups", "use model=by-arm"),
         ("ts:prior", "dpt-linear", "can't use a linear prior"),
         ("lin-kg:link=logistic", "dpt-linear", "lin-kg needs link=identity, not logistic"),

@@ -18,7 +18,7 @@ from gradband.core.errors import InputError
 from gradband.learning import q_learning
 from gradband.learning.q_learning import Agent, Settings, Transitions, train
 from gradband.policies import DQN, Counts, SoftElim
-from gradband.policies.dqn import features
+from gradband.policies.dqn import network_inputs
 from gradband.problems import Problem, priors
 
 pytestmark = pytest.mark.brief
@@ -50,7 +50,7 @@ def test_the_features_are_the_papers():
         *(0, 0, 0, 0, 0, 1),
         *(2, 0, np.log(3), 0, 1, 1),
     ]
-    np.testing.assert_allclose(features(counts([10, 0, 2], [3, 0, 2])), expected, rtol=1e-6)
+    np.testing.assert_allclose(network_inputs(counts([10, 0, 2], [3, 0, 2])), expected, rtol=1e-6)
 
 
 def test_shapes_and_width():
@@ -71,7 +71,7 @@ def test_it_pulls_the_arm_with_the_greatest_value():
         pulls = rng.integers(0, 20, 3)
         state = counts(pulls, rng.integers(0, pulls + 1))
         values = compiled(policy, "values", params, state)
-        reference = relu_network(params, np.asarray(features(state))[None])[0][0]
+        reference = relu_network(params, np.asarray(network_inputs(state))[None])[0][0]
         np.testing.assert_allclose(values, reference, rtol=1e-5)
         np.testing.assert_allclose(compiled(policy, "index", params, state), values, rtol=1e-5)
         best = int(np.argmax(values))
@@ -99,8 +99,8 @@ def example():
 
 def errors_by_hand(params, target, seen, after, discount):
     """Q(s, i) less its aim [4], and what its gradient needs."""
-    x = np.stack([features(Counts(*row)) for row in zip(*seen.counts[:2], strict=True)])
-    following = np.stack([features(Counts(*row)) for row in zip(*after[:2], strict=True)])
+    x = np.stack([network_inputs(Counts(*row)) for row in zip(*seen.counts[:2], strict=True)])
+    following = np.stack([network_inputs(Counts(*row)) for row in zip(*after[:2], strict=True)])
     q, first, second = relu_network(params, x)
     ahead = relu_network(target, following)[0].max(1) * [1, 1, 1, 0]
     error = q[np.arange(4), seen.arm] - (np.asarray(seen.reward) + discount * ahead)

@@ -189,7 +189,7 @@ def test_a_policy_of_counts_is_swapped_for_one_that_forgets():
     player.swap(gb.Learned(policy, policy.init(None), {}, {}), "drift")
     assert player.memory.state.pulls.sum() == player.memory.state.seen == 5
     other = gb.Player(gb.policies.ThompsonSampling().bind(ARMS, 200), seed=0)
-    with pytest.raises(InputError, match="its last pulls, which counts do not determine"):
+    with pytest.raises(InputError, match="its last pulls in order: counts do not determine them"):
         other.swap(gb.policies.SlidingWindowUCB().bind(ARMS, 200), "drift")
 
 

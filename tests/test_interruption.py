@@ -177,7 +177,7 @@ def test_a_command_says_what_it_keeps(tmp_path):
         process.send_signal(signal.SIGTERM)
         out, error = process.communicate(timeout=60)
     assert (process.returncode, out) == (128 + signal.SIGTERM, "")
-    assert "checkpoint.safetensors keeps: resume continues from there" in error
+    assert "checkpoint.safetensors: resume continues from there" in error
     assert "the same command with --resume" in error
     assert "Traceback" not in error
 

@@ -57,7 +57,9 @@ def test_they_have_names_by_their_paths():
         assert jax.tree.structure(found) == jax.tree.structure(params)
         assert all(map(np.array_equal, jax.tree.leaves(found), jax.tree.leaves(params)))
     for wrong in ({"theta": 3.0}, {"layer": 1.0, "head": (), "theta": 1.0}, [3.0], 3.0):
-        with pytest.raises(InputError, match="the parameters of nested are: head/1, layer/w, theta; not"):
+        with pytest.raises(
+            InputError, match="the parameters of nested must be: head/1, layer/w, theta; not"
+        ):
             policy.as_params(wrong)
     with pytest.raises(InputError, match=r"head/1 must lie in \[0.25, inf\]"):
         policy.as_params(params | {"head": (None, 0.1)})

@@ -134,9 +134,9 @@ def test_objectives_are_parsed():
     assert parse_objective("mean") == Objective()
     assert str(parse_objective("cvar:0.10")) == "cvar:0.1"
     for wrong in ("cvar", "cvar:0", "cvar:1", "cvar:x", "cvar:nan", "mean:1", "median", 3):
-        with pytest.raises(InputError, match="an objective is mean, or cvar"):
+        with pytest.raises(InputError, match="the objective must be mean, or cvar"):
             parse_objective(wrong)
     with pytest.raises(InputError, match="none, self, leave-one-out"):
         Estimator("luck", objective="cvar:0.1")
-    with pytest.raises(InputError, match="threshold belongs to"):
+    with pytest.raises(InputError, match="threshold is for the objective cvar"):
         gb.estimate("softelim", SMALL, threshold=1.0)

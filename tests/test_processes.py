@@ -202,10 +202,10 @@ def test_a_signal_to_one_process_is_one_to_all(tmp_path, told):
     codes, said = ended(running, 30)
     assert codes == [128 + signal.SIGTERM] * 2, said
     iteration = tensor_file.load(folder / "checkpoint.safetensors", "checkpoint")[1]["iteration"]
-    for (_, error), keeper in zip(
-        said, (str(folder / "checkpoint.safetensors"), "the first process"), strict=True
+    for (_, error), place in zip(
+        said, (f"in {folder / 'checkpoint.safetensors'}", "by the first process"), strict=True
     ):
-        assert f"interrupted after iteration {iteration} of 100000, which {keeper} keeps" in error
+        assert f"interrupted after iteration {iteration} of 100000, which is saved {place}" in error
 
 
 LAST = """

@@ -267,5 +267,5 @@ def test_the_command_prints_shares(files, tmp_path):
     done = run(files("softelim"), counts)
     assert (done.returncode, "Traceback" in done.stderr) == (2, False)
     done = run(files("softelim"), counts, "--format", "unleash")
-    assert "--format and --key belong together" in done.stderr
+    assert "give --format and --key together" in done.stderr
     assert ARMS == 4

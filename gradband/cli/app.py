@@ -1,4 +1,4 @@
-"""The commands that Typer parses, and those with a parser of their own, which it only lists."""
+"""Typer's commands. Those with a parser of their own are only listed."""
 
 import sys
 from typing import Annotated

@@ -28,11 +28,11 @@ def explain(
     out: Annotated[Path | None, Option(help="Folder for files (default: that of the policy file).")] = None,
     json: options.Json = False,
 ) -> None:
-    """Draw what a policy does, beside what the optimal policy would do.
+    """Plot what a policy does, next to what the optimal policy would do.
 
-    The figure shows the probability of pulling an arm, by how far its mean is
-    ahead and how often it was pulled, early, midway and late; and that of
-    each arm over the rounds. Both policies are shown after the same histories.
+    The figure shows how likely an arm is pulled early, midway and late, by how far
+    its mean is ahead and how often it was pulled; and the probability of each arm
+    over the rounds. Both policies are shown after the same histories.
 
     Examples:
 

@@ -48,7 +48,8 @@ def fit(
     held_out_last: Annotated[
         bool,
         Option(
-            "--held-out-last", help="Hold out the last experiments, if in order of time, not random ones."
+            "--held-out-last",
+            help="Hold out the last experiments, not random ones (rows must be in order of time).",
         ),
     ] = False,
     arms_matter: Annotated[

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from gradband.cli import options, shared, terminal
+from gradband.core.results import TextTable
 
 if TYPE_CHECKING:
     from gradband.evaluation.gradient_curve import GradientCurve
@@ -18,13 +19,14 @@ def gradient(
     exact: Annotated[
         bool,
         Option(
-            "--exact", help="Add the exact gradient: 2 Bernoulli arms, ≤ 400 rounds, policies of counts."
+            "--exact",
+            help="Add the exact gradient (2 Bernoulli arms, at most 400 rounds, policies of counts).",
         ),
     ] = False,
-    rollouts: Annotated[int | None, Option(help="Rollouts per instance (of leave-one-out: 4).")] = None,
-    returns: Annotated[
-        str, Option(help="What returns are made of: realised, expected, priced.")
-    ] = "realised",
+    rollouts: Annotated[
+        int | None, Option(help="Rollouts per instance, for leave-one-out (default: 4).")
+    ] = None,
+    returns: Annotated[str, Option(help="Kind of returns: realised, expected or priced.")] = "realised",
     arms: options.Arms = None,
     horizon: options.Horizon = None,
     noise: options.Noise = None,
@@ -71,4 +73,4 @@ def show(found: "GradientCurve", title: str) -> None:
         [point.baseline, *(f"{n:.4g}" for n in (point.theta, point.gradient, point.se, point.spread))]
         for point in found.points
     ]
-    terminal.print_table(title, ["baseline", "θ", "gradient", "± se", "spread (m = 1)"], rows)
+    terminal.show(TextTable(title, ["baseline", "θ", "gradient", "± se", "spread (m = 1)"], rows))

@@ -72,8 +72,8 @@ def learn(
         str | None,
         Option(
             metavar="auto|HOST:PORT",
-            help="One of several processes: auto if Slurm, Open MPI or Kubernetes started them, or the "
-            "address of the first.",
+            help="Run as one of several processes: auto if Slurm, Open MPI or Kubernetes started them, or "
+            "the address of the first.",
         ),
     ] = None,
     process: Annotated[

@@ -11,14 +11,14 @@ from gradband.core.errors import InputError, OthersEndedError, StoppedError
 from gradband.core.extras import extra_of, needs
 
 EXTRAS = {"fit": "data", "replay": "data", "export": "onnx"}
-"""what a command needs if that is not the extra `learn`"""
+"""the extra of each command that needs another one than `learn`"""
 ALONE = ("play", "weights", "report", "serve")
 """commands with a parser of their own, which need neither Typer nor JAX"""
 USAGE = f"""gradband {__version__}, as installed for production:
 
   gradband play FILE                plays a policy (see gradband play --help)
   gradband weights FILE COUNTS.csv  computes each arm's share from counts
-  gradband report JOURNAL           who leads a test, and whether one may stop
+  gradband report JOURNAL           who leads a test, and whether you can stop it
   gradband serve --db tests.db      serves many tests; needs pip install 'gradband[serve]'
 
 Every other command needs pip install 'gradband[learn]'."""

@@ -31,10 +31,10 @@ def optimum(
 ) -> None:
     """Compute the Bayes-optimal reward and regret, and the policy that reaches it.
 
-    For Bernoulli rewards with a finite prior, or a beta prior: two arms up to
+    For Bernoulli rewards with a finite or a beta prior: two arms up to
     1450 rounds (400 with pulls afterwards), more arms for short horizons. If the
-    optimum can't be computed, it shows between what it lies: a bound that no
-    policy can beat, and the best of the usual policies, measured.
+    optimum can't be computed, it prints an interval that contains it: from a bound
+    that no policy can beat to the measured regret of the best usual policy.
 
     Examples:
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def with_texts(helps: dict[str, str]) -> Callable[[Any], Any]:
-    """Gives a command more options, each a text that is empty by default, in place of its `**keywords`."""
+    """Replaces a command's `**keywords` by text options, which are empty by default."""
 
     def extended(command: Any) -> Any:
         given = inspect.signature(command)
@@ -92,7 +92,7 @@ ProblemName = Annotated[
     ),
 ]
 PolicyFile = Annotated[Path, Argument(metavar="FILE", help="A policy file.", show_default=False)]
-Arms = Annotated[int | None, Option(help="Number of arms, if the problem leaves it open.")]
+Arms = Annotated[int | None, Option(help="Number of arms, if the problem does not fix it.")]
 Horizon = Annotated[int | None, Option(help="Number of rounds.")]
 Afterwards = Annotated[
     int | None,
@@ -123,23 +123,23 @@ Policies = Annotated[
         "colon, separated by + (exp3:theta=0.5+gradient=lemma); ts:prior and gittins:prior, which know the "
         "problem's prior, as pretrained does; policy files; classes of your own (my_policies.py:Tempered); "
         "or optimal, the problem's optimal policy, if it can be computed. By default softelim, ts and "
-        "gittins with and without the prior, ucb1 and uniform, as far as they can play the problem."
+        "gittins with and without the prior, ucb1 and uniform, if they can play the problem."
     ),
 ]
 Trust = Annotated[
     list[Path] | None,
-    Option(metavar="FILE.py", help="Your own Python file with the class of a policy file. It will be run."),
+    Option(metavar="FILE.py", help="Your own Python file that defines the policy's class. It will be run."),
 ]
 Instances = Annotated[int, Option(help="Fresh instances to measure on.")]
-Seed = Annotated[int, Option(help="Fixes all randomness.")]
+Seed = Annotated[int, Option(help="Determines all random numbers.")]
 Devices = Annotated[
     int | None, Option(help="Cores or devices to use (default: all); the result does not depend on it.")
 ]
 Memory = Annotated[
     str | None,
     Option(
-        help="Memory limit of the process, such as 2GB (default: what is free); same result, fewer blocks "
-        "at once."
+        help="Memory limit of the process, such as 2GB (default: all that is free); the result does not "
+        "depend on it."
     ),
 ]
 Certify = Annotated[

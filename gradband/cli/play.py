@@ -150,7 +150,7 @@ def make_parser() -> Parser:
     add_policy(parser)
     keep = "Keep every decision and reward in this file, and resume from its contents."
     parser.add_argument("--journal", metavar="FILE", type=Path, help=keep)
-    draws = "Fixes all draws (default: the journal's seed, or one from the system)."
+    draws = "Determines all draws (default: the journal's seed, or one from the system)."
     parser.add_argument("--seed", type=int, help=draws)
     add_trust(parser)
     add_settings(parser)

@@ -1,4 +1,4 @@
-"""`gradband report`: who leads a test, and whether one may stop. Works with NumPy alone."""
+"""`gradband report`: who leads a test, and whether you can stop it. Needs only NumPy."""
 
 import time
 from collections.abc import Sequence
@@ -7,11 +7,11 @@ from pathlib import Path
 from gradband.cli.play import Parser
 from gradband.core.extras import extra_of, needs
 
-SUMMARY = "Report on a test: who leads, by how much, and whether one may stop."
+SUMMARY = "Report on a test: who leads, by how much, and whether you can stop it."
 DESCRIPTION = f"""{SUMMARY}
 
-It reads the journal of a player (gradband play --journal), also while the
-player goes on, and prints a sentence (stop, go on, or can't tell, and why) and
+It reads the journal of a player (gradband play --journal), even while the
+player is running, and prints a sentence (stop, go on, or can't tell, and why) and
 one row per arm:
 
   naive         the mean of the arm's rewards; biased, because the policy chose
@@ -19,7 +19,7 @@ one row per arm:
                 at a time fixed in advance
   always valid  an interval that holds however often you look
   P(best)       the probability of being best, under a posterior
-  loss          what staying with the arm is expected to cost per decision
+  loss          the expected cost per decision of staying with the arm
 
 and the gain over an equal split, and checks that arms were chosen, and rewards
 came, as often as logged.
@@ -43,11 +43,11 @@ def make_parser() -> Parser:
     parser.add_argument("--json", action="store_true", help="Print one JSON object.")
     parser.add_argument("--csv", metavar="FILE", type=Path, help="Write one row per arm.")
     parser.add_argument("--html", metavar="FILE", type=Path, help="Write a page that needs nothing else.")
-    level = "Of all intervals and of the advice (default: 0.95)."
+    level = "Confidence of all intervals and of the advice (default: 0.95)."
     parser.add_argument("--confidence", metavar="SHARE", type=float, default=0.95, help=level)
-    enough = "A difference per decision that does not matter: stop when no arm can be better by more."
+    enough = "Difference per decision that does not matter: stop once no arm can be better by more."
     parser.add_argument("--tolerance", metavar="REWARD", type=float, default=0.0, help=enough)
-    clock = "Count decisions that are older than the test's wait by now, not by its last event."
+    clock = "Judge by the current time, not by the last event, which decisions got no reward in time."
     parser.add_argument("--now", action="store_true", help=clock)
     return parser
 

@@ -13,6 +13,7 @@ from typer import Argument, Option
 
 from gradband.cli import options, shared, terminal
 from gradband.core.errors import InputError
+from gradband.core.results import TextTable
 
 if TYPE_CHECKING:
     from gradband.paper.experiment_files import Experiment
@@ -140,7 +141,8 @@ def show_rows(title: str, rows: "list[Row]", files: dict[str, str]) -> None:
         z = "" if row.z is None else f"{row.z:+.1f}"
         cells.append([row.what, row.says, f"{row.ours:.2f}", f"{row.se:.2f}", z, row.verdict])
     notes = f"Report: {files['report']}\nNumbers: {files['numbers']}\nFigures: {files['figures']}"
-    terminal.print_table(title, ["what", "paper", "ours", "± se", "z", "verdict"], cells, notes, texts=2)
+    columns = ["what", "paper", "ours", "± se", "z", "verdict"]
+    terminal.show(TextTable(title, columns, cells, notes, texts=2))
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
@@ -198,7 +200,9 @@ def show_list(wanted: "list[Experiment]", store: "Store", profile: str, json: bo
 
     def show() -> None:
         cells = [[f"{row[key]:g}" if key == "minutes" else str(row[key]) for key in keys] for row in rows]
-        terminal.print_table(f"{profile} profile", columns, cells, notes if left else "All done.", texts=2)
+        terminal.show(
+            TextTable(f"{profile} profile", columns, cells, notes if left else "All done.", texts=2)
+        )
 
     terminal.emit({"profile": profile, "minutes_left": left, "panels": rows}, json, show)
 

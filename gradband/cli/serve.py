@@ -17,7 +17,7 @@ DESCRIPTION = f"""{SUMMARY}
   gradband serve --db tests.db                     starts the service
   gradband serve token --db tests.db --role admin  prints a new token, once
   gradband serve tokens --db tests.db              lists the tokens
-  gradband serve revoke --db tests.db ID           makes a token worthless
+  gradband serve revoke --db tests.db ID           revokes a token
   gradband serve backup --db tests.db --to copy.db copies a SQLite database in use
 
 A database is a SQLite file, which is created, or postgresql://… for any number of
@@ -25,7 +25,8 @@ workers on any number of machines. GRADBAND_DB replaces --db, so that a password
 does not appear in the list of processes.
 
 Every request needs a token, as in Authorization: Bearer gbt_…. The role decide
-decides and rewards, read shows tests and reports, admin may do everything.
+may request decisions and report rewards, read may see tests and reports, and
+admin may do everything.
 """
 COMMANDS = ("token", "tokens", "revoke", "backup")
 
@@ -48,7 +49,7 @@ def make_parser(command: str = "") -> Parser:
         parser.add_argument("--workers", type=int, default=1, help="Processes, with PostgreSQL (1).")
         rate = "Requests per second that each token may make, per worker (10000)."
         parser.add_argument("--rate", type=float, default=10_000.0, help=rate)
-        grace = "Seconds that requests may take to end when the service stops (20)."
+        grace = "Seconds that running requests have left when the service stops (20)."
         parser.add_argument("--grace", type=int, default=20, help=grace)
     return parser
 
@@ -74,7 +75,7 @@ def serve(words: Sequence[str]) -> None:
 
 
 def administer(command: str, given: argparse.Namespace) -> None:
-    """Does what needs the database alone."""
+    """Runs a command that needs only the database."""
     from gradband.serve.sqlite import Sqlite
     from gradband.serve.store import StoreError, open_store
     from gradband.serve.tokens import create_token, read_tokens, revoke_token

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gradband.core.live_bars import live_bars
-from gradband.core.progress import FIRST_WORDS, bar
+from gradband.core.progress import FIRST_WORDS, Update, bar
 from gradband.core.progress import in_turn as in_turn
 
 if TYPE_CHECKING:
@@ -39,48 +39,35 @@ def emit(
         show()
 
 
-def print_table(
-    title: str, columns: list[str], rows: list[list[str]], notes: str = "", texts: int = 1
-) -> None:
-    """Prints a table. The first `texts` columns are texts, which may wrap; the others are numbers."""
-    table = Table()
-    short = texts == 1 and all(len(row[0]) < LONG for row in rows)
-    for i, column in enumerate(columns):
-        table.add_column(column, justify="left" if i < texts else "right", no_wrap=i >= texts or short)
-    for row in rows:
-        table.add_row(*row)
+def show(table: "TextTable", title: str | None = None, notes: str | None = None) -> None:
+    """Prints a table, with another title or other notes if they are given. Columns of text may wrap."""
+    title, notes = table.title if title is None else title, table.notes if notes is None else notes
+    drawn, texts = Table(), table.texts
+    short = texts == 1 and all(len(row[0]) < LONG for row in table.rows)
+    for i, column in enumerate(table.columns):
+        drawn.add_column(column, justify="left" if i < texts else "right", no_wrap=i >= texts or short)
+    for row in table.rows:
+        drawn.add_row(*row)
     console = Console(width=None if sys.stdout.isatty() else 120, markup=False, emoji=False)
     console.print(title, style="bold", highlight=False, soft_wrap=True)
-    console.print(table)
+    console.print(drawn)
     if notes:
         console.print(notes, highlight=False, markup=False, soft_wrap=True)
 
 
-def show(table: "TextTable", title: str | None = None, notes: str | None = None) -> None:
-    """Prints the table of a result, with another title or other notes if they are given."""
-    title, notes = table.title if title is None else title, table.notes if notes is None else notes
-    print_table(title, table.columns, table.rows, notes, table.texts)
+def progress(what: str) -> contextlib.AbstractContextManager[Update]:
+    """A live bar, or lines from time to time: call the function with the share done and a few words."""
+    return (bar if sys.stderr.isatty() else lines)(what)
 
 
-@contextlib.contextmanager
-def progress(what: str) -> Iterator[Callable[[float, str], None]]:
-    """A live bar, or a line now and then: call the function with the share that is done and a few words."""
-    if not sys.stderr.isatty():
-        with lines(what) as update:
-            yield update
-        return
-    with bar(what) as update:
-        yield update
-
-
-def by_name(update: Callable[[float, str], None]) -> Callable[[str, float], None]:
+def by_name(update: Update) -> Callable[[str, float], None]:
     """The same for calls that report a name, and then the share that is done."""
     return lambda name, done: update(done, name)
 
 
 @contextlib.contextmanager
-def lines(what: str) -> Iterator[Callable[[float, str], None]]:
-    """Writes the progress of long work to stderr now and then; nothing if the work is short."""
+def lines(what: str) -> Iterator[Update]:
+    """Writes the progress of long work to stderr from time to time; nothing if the work is short."""
     began, stream, over = time.monotonic(), sys.stderr, threading.Event()
     share, words = 0.0, FIRST_WORDS
 
@@ -105,7 +92,7 @@ def lines(what: str) -> Iterator[Callable[[float, str], None]]:
 
 
 class Board:
-    """A bar for the whole work, and one for each step in progress."""
+    """One bar for all the work, and one for each step in progress."""
 
     def __init__(self, bars: rich_progress.Progress, what: str, weights: dict[str, float]) -> None:
         self.bars, self.weights = bars, weights
@@ -127,7 +114,7 @@ class Board:
 
 @contextlib.contextmanager
 def board(what: str, weights: dict[str, float]) -> Iterator[Board]:
-    """Live bars for work in many steps, whose names have weights."""
+    """Live bars for work in many steps; `weights` are those of the steps, by name."""
     columns = rich_progress.TaskProgressColumn(), rich_progress.TimeRemainingColumn()
     with live_bars(Console(stderr=True), *columns, disable=not sys.stderr.isatty()) as bars:
         yield Board(bars, what, weights)

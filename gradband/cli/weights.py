@@ -15,8 +15,8 @@ The counts are a CSV file with one row per arm and the columns arm, pulls and
 successes (the sum of rewards between 0 and 1; count every pull whose reward
 did not come in time as a pull without success). Other columns are ignored.
 
-A policy with contexts has shares for each segment of visitors. They follow from
-the journal or the state of a player, and from a JSON file of the segments'
+A policy with contexts has shares for each segment of visitors. They are computed
+from the journal or the state of a player, and a JSON file with the segments'
 contexts: {{"phone": {{"red": [0.5, 1], "blue": [0, 1]}}, "desktop": …}}, with the
 features of each arm, in lists or by name, or with those of the visitors.
 """
@@ -42,7 +42,7 @@ def make_parser() -> Parser:
     parser.add_argument("--state", metavar="FILE.json", type=Path, help=state)
     add_guardrails(parser)
     parser.add_argument("--json", action="store_true", help="Print JSON: {arm: share}, by segment if any.")
-    shape = "Print what this feature-flag system takes: growthbook, unleash or posthog."
+    shape = "Print the shares in the format of growthbook, unleash or posthog."
     parser.add_argument("--format", metavar="SYSTEM", help=shape)
     parser.add_argument("--key", metavar="KEY", help="The flag's key, for --format.")
     add_trust(parser)
@@ -53,7 +53,9 @@ def weights(words: Sequence[str]) -> None:
     """Prints shares, with these words as the command line."""
     given = make_parser().parse_args(words)
     if (given.format is None) != (given.key is None):
-        raise InputError("--format and --key belong together: a system, and the flag's key there")
+        raise InputError(
+            "give --format and --key together: the feature-flag system, and the flag's key there"
+        )
     if (given.counts is None) == (given.segments is None):
         raise InputError("weights needs either COUNTS.csv or --segments")
     if given.segments is not None:

@@ -1,6 +1,6 @@
-"""Formulas over arrays of NumPy or JAX: the arrays themselves decide where they are computed.
+"""Functions over NumPy or JAX arrays: the type of the arrays decides which library computes them.
 
-Nothing here imports JAX: a caller with an array of JAX has already imported it.
+Nothing here imports JAX: a caller that has a JAX array has already imported it.
 """
 
 import sys
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 Array = Any
-"""an array of NumPy or JAX"""
+"""a NumPy or JAX array"""
 PLAIN = (np.ndarray, np.generic, int, float)
 
 
@@ -27,12 +27,12 @@ def namespace(*arrays: Any) -> Any:
 
 
 def nn(*arrays: Any) -> Any:
-    """`jax.nn`, or its functions for NumPy's arrays below."""
+    """`jax.nn`, or the same functions for NumPy arrays."""
     return _Functions if namespace(*arrays) is np else sys.modules["jax"].nn
 
 
 class _Functions:
-    """Some functions of `jax.nn`, for NumPy's arrays."""
+    """Some functions of `jax.nn`, for NumPy arrays."""
 
     @staticmethod
     def log_softmax(x: np.ndarray) -> np.ndarray:
@@ -62,7 +62,7 @@ class _Functions:
 
 
 def stop_gradient(x: Array) -> Array:
-    """The same numbers, which differentiation takes as constants."""
+    """The same numbers, as constants for differentiation."""
     return x if namespace(x) is np else sys.modules["jax"].lax.stop_gradient(x)
 
 
@@ -72,7 +72,7 @@ def one_hot(index: Array | int, size: int) -> Array:
 
 
 def pick(values: Array, index: Array) -> Array:
-    """`values[index]` for values [K]. In JAX by selection, because a gather would not be vectorised."""
+    """`values[index]` for values [K]. JAX selects, because a gather would not be vectorised."""
     xp = namespace(values, index)
     if xp is np:
         return values[index]

@@ -61,6 +61,13 @@ def whole(what: str, value: Any, least: int = 1, most: int = MOST) -> int:
     return found
 
 
+def flag(what: str, value: Any) -> bool:
+    """True or False, or an error that names it."""
+    if not isinstance(value, bool):
+        raise InputError(f"{what} must be true or false, not {shown(value)}")
+    return value
+
+
 def number_of_arms(value: Any, least: int = 1) -> int:
     """A whole number, small enough for arrays with an entry per arm."""
     return whole("arms", value, least, MOST_ARMS)

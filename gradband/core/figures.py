@@ -1,4 +1,4 @@
-"""Drawing that several results share. Matplotlib is imported only when something is drawn."""
+"""Plots that several results share. Matplotlib is imported when the first one is drawn."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -10,19 +10,19 @@ if TYPE_CHECKING:
 
 
 def axes_for(ax: "Axes | None", size: tuple[float, float]) -> "Axes":
-    """The Axes to draw on: those that are given, or new ones of pyplot, whatever its backend is."""
+    """The given Axes, or new ones from pyplot with the user's backend."""
     return new_figure(size).subplots() if ax is None else ax
 
 
 def new_figure(size: tuple[float, float]) -> "Figure":
-    """A figure of pyplot, so that a notebook shows it. The backend stays as the user has it."""
+    """A pyplot figure with the user's backend, so that a notebook shows it."""
     from matplotlib import pyplot
 
     return pyplot.figure(figsize=size, layout="constrained")
 
 
 def shortened(name: str, most: int = 40) -> str:
-    """A name that leaves room in a picture: the end of a long path, or the beginning of another name.
+    """A name that is short enough for a plot: the end of a path, or the beginning of another name.
 
     >>> shortened("a/long/path/policy.safetensors", 12), shortened("ts:a=2.07+b=129.9", 12)
     ('…safetensors', 'ts:a=2.07+b…')
@@ -38,7 +38,7 @@ def span(first: int, last: int) -> str:
 
 
 def height_of_bars(count: int) -> float:
-    """The height of a figure with so many bars, in inches."""
+    """The height in inches of a figure with this many bars."""
     return 1.3 + 0.38 * count
 
 
@@ -47,7 +47,7 @@ def bars(
 ) -> None:
     """Draws policies' regrets as bars, from their `name`, `regret`, `se` and `share` of the way from TS.
 
-    The optimum, or a bound on every policy's regret, is a line; no policy reaches the area to its left.
+    The optimum, or a bound on every policy's regret, is a line; no policy can reach the area to its left.
     """
     names, regrets, errors, shares = (
         [row[key] for row in rows] for key in ("name", "regret", "se", "share")

@@ -46,7 +46,7 @@ def before(path: Path) -> Path:
 
 
 def forget(path: Path) -> bool:
-    """Removes a file and its previous version, and returns whether there was any."""
+    """Removes a file and its previous version. Returns whether either existed."""
     there = [file for file in (path, before(path)) if file.exists()]
     for file in there:
         file.unlink()
@@ -114,7 +114,7 @@ def to_csv(rows: list[dict[str, Any]]) -> str:
 
 
 def to_json(about: dict[str, Any]) -> str:
-    """JSON, after `finite`."""
+    """The value as JSON, made `finite` first."""
     return json.dumps(finite(about), allow_nan=False)
 
 
@@ -132,14 +132,14 @@ def finite(value: Any) -> Any:
 
 
 def read(path: str | Path, most: int | None = None, only: int = -1) -> bytes:
-    """The first `only` bytes of a regular file, or all, if it has at most `most` bytes."""
+    """Reads a regular file of at most `most` bytes: all of it, or only the first `only` bytes."""
     most = SIZE_LIMIT if most is None else most
     try:
         found = Path(path).stat()
         if found.st_size > most:
             raise InputError(f"{path} is larger than {most >> 20} MiB")
         if not stat.S_ISREG(found.st_mode):
-            raise InputError(f"cannot read {path}: it is not a file")
+            raise InputError(f"cannot read {path}: it is not a regular file")
         with Path(path).open("rb") as file:
             return file.read(only)
     except InputError:

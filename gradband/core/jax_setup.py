@@ -14,8 +14,8 @@ if importlib.util.find_spec("jax") is None:
     raise needs("learning and evaluating policies", "learn")
 
 # A scan over rounds is hundreds of tiny steps, which XLA runs faster if it compiles them as one function
-# with several results per loop. Only this variable can request that, before JAX's first computation. Flags
-# of this kind that the user has set stay.
+# with several results per loop. Only this variable can request that, before JAX's first computation. If the
+# user has set such flags, they stay.
 XLA_OPTIONS = "xla_cpu_small_while_loop_byte_threshold=100000000,xla_cpu_use_multi_output_fusion=true"
 _FLAGS = os.environ.get("XLA_FLAGS", "")
 if "xla_backend_extra_options" not in _FLAGS:
@@ -23,7 +23,7 @@ if "xla_backend_extra_options" not in _FLAGS:
 
 
 def _keep_compiled() -> None:
-    """Keeps what XLA compiles on disk, so that the next process starts at once, unless the user does so."""
+    """Keeps compiled programs on disk, so that the next process starts at once, unless the user does."""
     import jax  # only now: the flags come first
 
     if jax.config.values["jax_compilation_cache_dir"] is None and (folder := private_cache("compiled")):

@@ -38,7 +38,7 @@ def read(path: Path, columns: list[str] | None = None) -> "polars.DataFrame":
         import polars
     except ImportError:
         raise needs("reading Parquet", "data") from None
-    # This limits addresses, not bytes in use: every thread reserves some that it never uses.
+    # The limit is on address space, of which every thread reserves more than it uses.
     most = (resources.free_memory() or 8 << 30) + (4 << 30) + resources.cores() * (256 << 20)
     command = [sys.executable, "-P", "-c", TRIAL, str(most), str(path), *(columns or ())]
     try:

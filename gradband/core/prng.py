@@ -24,21 +24,21 @@ from gradband.core import jax_setup as jax_setup
 from gradband.core.errors import whole
 
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
-FULL, SHORT = 20, 13  # rounds of the hash: of keys, and of what a round draws
-TOGETHER = 4  # gamma variables that are tried at once: more would wait for the last of them
+FULL, SHORT = 20, 13  # rounds of the hash: for keys, and for the draws of a round
+TOGETHER = 4  # gamma variables drawn at once: a larger group would wait for its slowest member
 SHUFFLES = 8  # rounds of a permutation
 BITS = 3  # version of the random bits that a seed stands for; policy files and checkpoints record it
 STREAMS = ("prior", "round", "more of a round", "training", "evaluation", "init", "choice")
 
 
 def root(seed: int) -> Array:
-    """The key that a seed stands for."""
+    """The key of a seed."""
     seed = whole("seed", seed, least=0)
     return _host_key(np.array([seed >> 32 & 0xFFFFFFFF, seed & 0xFFFFFFFF], np.uint32))
 
 
 def _host_key(words: np.ndarray) -> Array:
-    """The key with these words, with nothing to compile."""
+    """The key with these words; nothing is compiled."""
     data: Any = words
     return jax.random.wrap_key_data(data, impl="threefry2x32")
 
@@ -86,7 +86,7 @@ def _threefry(k0: Array, k1: Array, c0: Array, c1: Array, rounds: int) -> tuple[
     return x0, x1
 
 
-_traced_once = jax.jit(_threefry, static_argnums=4)  # for each shape: it is in every round of every program
+_traced_once = jax.jit(_threefry, static_argnums=4)  # once per shape, since every round needs it
 
 
 def words(key: Array) -> tuple[Array, Array]:
@@ -103,7 +103,7 @@ def from_words(w0: Array, w1: Array) -> Array:
 def fold_in(key: Array, data: Array | int) -> Array:
     """`jax.random.fold_in` with the fast hash: the same key, bit for bit.
 
-    Outside of compiled code it is computed by NumPy, with nothing to compile.
+    Outside of compiled code NumPy computes it, so that nothing is compiled.
     """
     if isinstance(data, int) and not isinstance(key, jax.core.Tracer):
         own: Any = np.asarray(jax.random.key_data(key)).reshape(2, 1)
@@ -119,7 +119,7 @@ def unit(bits: Array) -> Array:
 
 
 def fine_unit(bits: Array) -> Array:
-    """Words to uniforms on [0, 1) that are fine near 0: u < p has the probability p for rare p too.
+    """Words to uniforms on [0, 1) that are fine near 0: P(u < p) is p for tiny p too.
 
     With the 23 bits of `unit`, p = 10⁻⁶ would be 7 % too large. Subtracting a 2⁻²⁴th keeps u below 1.
     """
@@ -203,7 +203,7 @@ def beta(key: Array, a: Array, b: Array) -> Array:
 
 
 def uniforms(key: Array, count: int) -> Array:
-    """Uniforms [count] on (0, 1) from a key, none of them its own words."""
+    """Uniforms [count] on (0, 1) from a key, apart from those that its own words give."""
     element = jnp.arange(count, dtype=jnp.uint32)
     k0, k1 = (jnp.broadcast_to(word, element.shape) for word in words(key))
     return open_unit(hash_words((k0, k1), (element, jnp.full_like(element, 1)))[0])
@@ -213,8 +213,8 @@ def binomial(u: Array, n: Array, p: Array) -> Array:
     """The u-quantiles of Bin(n, p) for u in (0, 1), whole n ≥ 0 and p in [0, 1], all [N].
 
     Probabilities are summed from six standard deviations below the mean, or from 0 if that is below ten.
-    The first of them comes from Loader's saddle-point formula. It belongs to the odds by which the others
-    follow, as float32 has them: otherwise they would add up to 1 only to four or five digits.
+    The first of them comes from Loader's saddle-point formula, the others from it by the odds. It takes
+    the odds as float32 rounds them: otherwise the sum would be 1 to four or five digits only.
     """
     high = p > 0.5
     q = jnp.where(high, 1 - p, p)
@@ -271,20 +271,20 @@ def _deviance(above: Array, mean: Array) -> Array:
 
 
 def _halves(x: Array) -> tuple[Array, Array]:
-    """A number in [0, 1] as two, the first of which has 12 bits: products of such are exact."""
+    """Splits a number in [0, 1] in two; the first has 12 bits, so that their products are exact."""
     first = jnp.floor(x * 4096) / 4096
     return first, x - first
 
 
 def _above_mean(k: Array, n: Array, q: Array) -> Array:
-    """k − n q, although n q has more digits than float32, for whole k and n < 2²⁴."""
+    """k − n q for whole k and n < 2²⁴, although n q has more digits than float32."""
     first, second = _halves(q)
     thousands = jnp.floor(n / 4096) * 4096
     return k - thousands * first - (n - thousands) * first - n * second
 
 
 def _rounding_of(odds: Array, q: Array) -> Array:
-    """By how much odds in float32 are above q / (1 − q), relative to it."""
+    """The relative error of odds in float32 as q / (1 − q)."""
     (a, b), (first, second) = _halves(odds), _halves(q)
     return (odds - q - a * first - a * second - b * q) / jnp.maximum(q, 1e-30)
 
@@ -292,7 +292,7 @@ def _rounding_of(odds: Array, q: Array) -> Array:
 def multinomial(key: Array, count: Array, p: Array) -> Array:
     """Counts of K outcomes with probabilities p [K] in `count` draws.
 
-    Half of the outcomes is split off at a time, for all parts at once: ⌈log₂ K⌉ rounds of binomials.
+    All parts are split in halves at once: ⌈log₂ K⌉ rounds of binomials.
     """
     outcomes = p.shape[0]
     depth = max(1, math.ceil(math.log2(outcomes)))
@@ -305,17 +305,17 @@ def multinomial(key: Array, count: Array, p: Array) -> Array:
         parts = weights[level + 1].reshape(-1, 2)
         share = parts[:, 0] / jnp.maximum(weights[level], 1e-30)
         left = binomial(u[2**level : 2 ** (level + 1)], counts, jnp.clip(share, 0.0, 1.0))
-        # What rounding leaves to an outcome that can't come is none of it.
+        # Rounding must not give anything to an impossible outcome.
         left = jnp.where(parts[:, 1] == 0, counts, jnp.where(parts[:, 0] == 0, 0.0, left))
         counts = jnp.stack([left, counts - left], axis=1).reshape(-1)
     return counts[:outcomes]
 
 
 def permuted(key: Array, place: Array, count: int) -> Array:
-    """What stands at a place in the order of `count` numbers from 0 that the key means, with none stored.
+    """The number at a place in a random order of 0, …, count − 1, which the key determines.
 
-    Numbers of as many bits as `count` takes are permuted by rounds of a x + c, a odd, and x ⊕ (x ≫ s),
-    which are one to one. Where that ends beyond `count`, it begins again from there.
+    The order is not stored: rounds of a x + c with odd a, and x ⊕ (x ≫ s), permute the numbers with as
+    many bits as `count`. A result of `count` or more is permuted again.
 
     >>> sorted(int(permuted(root(0), jnp.uint32(i), 5)) for i in range(5))
     [0, 1, 2, 3, 4]
@@ -337,7 +337,7 @@ def permuted(key: Array, place: Array, count: int) -> Array:
 
 
 def digest(drawn: Array) -> str:
-    """A checksum that identifies draws, of four digits of each, which are the same on all machines.
+    """A checksum of draws, by four digits of each: these are the same on all machines.
 
     >>> digest(jnp.array([0.25, 1 / 3])) == digest(jnp.array([0.25, 0.33330001]))
     True

@@ -9,29 +9,29 @@ from typing import Any, TypeVar
 
 FIRST_WORDS = "compiling"
 PATIENCE = 0.5  # seconds before a notebook shows anything
-PAUSE = 0.2  # seconds between two pictures of a notebook's bar
+PAUSE = 0.2  # seconds between two updates of a notebook's bar
 F = TypeVar("F", bound=Callable[..., Any])
 Update = Callable[[float, str], None]
 """takes the share that is done and a few words"""
 
-_showing = False  # whether a bar is on the screen: what works inside its call shows none of its own
+_showing = False  # whether a bar is shown: calls within that call show none
 
 
 def silence() -> None:
-    """Shows no bars in this process unless asked by a function: a command or a worker reports itself."""
+    """Turns bars off in this process: a command or a worker shows its own."""
     global _showing
     _showing = True
 
 
 @contextlib.contextmanager
 def follow(what: str, given: F | bool | None, adapt: Callable[[Update], F]) -> Iterator[F | None]:
-    """The function that a long call reports to, or None if nobody wants to know.
+    """The function that a long call reports to, or None for silence.
 
     Args:
         what: The work, in a word.
-        given: The caller's `progress`: a function of their own, False for silence, None or True for a bar
-            if this is a terminal or a notebook.
-        adapt: Makes the call's kind of function from that of a bar.
+        given: The caller's `progress`: a function, False for silence, or None or True for a bar in a
+            terminal or notebook.
+        adapt: Turns the function that updates a bar into the kind of function that the call takes.
     """
     if callable(given):
         yield given
@@ -45,7 +45,7 @@ def follow(what: str, given: F | bool | None, adapt: Callable[[Update], F]) -> I
 
 
 def in_turn(update: Update, names: Iterable[str]) -> Callable[[str, float], None]:
-    """Progress of named pieces of work, one after the other, as a share of them all."""
+    """Reports the progress of named pieces of work, one after the other, as a share of all."""
     places = {name: place for place, name in enumerate(names)}
     done = 0.0
 
@@ -71,24 +71,29 @@ def _notebook() -> Callable[[str], Any] | None:
 
 
 @contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """Shows no other bar meanwhile."""
+    global _showing
+    before, _showing = _showing, True
+    try:
+        yield
+    finally:
+        _showing = before
+
+
+@contextlib.contextmanager
 def bar(what: str) -> Iterator[Update]:
     """A live bar in the terminal, which disappears at the end."""
-    global _showing
     from gradband.core.live_bars import single_bar
 
-    with single_bar() as bars:
+    with single_bar() as bars, _alone():
         task = bars.add_task(what, total=1, note=FIRST_WORDS)
-        before, _showing = _showing, True
-        try:
-            yield lambda done, note: bars.update(task, completed=done, note=note)
-        finally:
-            _showing = before
+        yield lambda done, note: bars.update(task, completed=done, note=note)
 
 
 @contextlib.contextmanager
 def _below_cell(what: str) -> Iterator[Update]:
-    """A bar below the cell of a notebook, if the work takes longer than a moment; empty at the end."""
-    global _showing
+    """A bar below the cell of a notebook, if the work takes more than a moment; removed at the end."""
     from IPython.display import HTML, display
 
     began = last = time.monotonic()
@@ -106,11 +111,10 @@ def _below_cell(what: str) -> Iterator[Update]:
         else:
             handle.update(picture)
 
-    before, _showing = _showing, True
     try:
-        yield update
+        with _alone():
+            yield update
     finally:
-        _showing = before
         if handle is not None:
             handle.update(HTML(""))
 

@@ -18,9 +18,9 @@ FEW_NUMBERS = 8  # arrays of up to this size are shown in full
 def pytree(*data: str, dropped: tuple[str, ...] = ()) -> Any:
     """Class decorator for dataclasses: the `data` fields are arrays, all others are static.
 
-    Compiled code does not see the `dropped` fields, so other values of them need no new compilation. Unlike
+    Compiled code does not see the `dropped` fields, so other values need no new compilation. Unlike
     `jax.tree_util.register_dataclass` this does not run `__post_init__` when JAX restores an object, so a
-    class can check its values there and never meets tracers. The repr fits a line.
+    class can check its values there and gets no tracers. The repr is one line.
     """
 
     def register(cls: Class) -> Class:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from gradband.core.errors import InputError
 
-NO_CACHE = "GRADBAND_NO_CACHE"  # set by those who want no compiled code on disk
+NO_CACHE = "GRADBAND_NO_CACHE"  # if set, no compiled code is kept on disk
 
 
 def cores() -> int:
@@ -61,7 +61,7 @@ def fits(needed: int, free: int | None) -> bool:
 
 
 def require(needed: int, what: str, hint: str, most: int | None = None) -> None:
-    """Raises an error if more memory is needed than is free, or than `most`, before any is allocated."""
+    """Raises an error, before any is allocated, if more memory is needed than is free or than `most`."""
     free = min((given for given in (free_memory(), most) if given is not None), default=None)
     if free is not None and not fits(needed, free):
         raise InputError(
@@ -80,7 +80,7 @@ def cache_folder(name: str) -> Path | None:
 
 
 def private_cache(name: str) -> Path | None:
-    """A cache folder for code that will be run: None where anyone else can write to it, or if unwanted."""
+    """A cache folder for code that will be run; None if others can write to it, or if it is turned off."""
     folder = None if os.environ.get(NO_CACHE) else cache_folder(name)
     try:
         if folder is not None:

@@ -1,4 +1,4 @@
-"""How results are shown and handed on: tables of text, HTML for notebooks, data frames."""
+"""How results are shown and exported: text tables, HTML for notebooks, data frames."""
 
 import dataclasses
 from typing import Any
@@ -18,7 +18,7 @@ CELL = f"padding:.2em .6em;border-bottom:{LINE};background:none;color:inherit"
 
 @dataclasses.dataclass(frozen=True)
 class TextTable:
-    """A table of text with its title and notes; the first `texts` columns are texts, the others numbers."""
+    """A text table with a title and notes. The first `texts` columns hold text, the others numbers."""
 
     title: str
     columns: list[str]
@@ -42,10 +42,10 @@ class TextTable:
 
 
 class Result:
-    """What every result of a long call has. A class gives `tables`, `records` and its own `as_dict`."""
+    """The base class of results. Subclasses define `tables`, `records` and `as_dict`."""
 
     def tables(self) -> list[TextTable]:
-        """What is shown of it, as text."""
+        """The tables that show it."""
         raise NotImplementedError
 
     def records(self) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 
-TAIL = 0.025  # outside each end of a 95 % interval
+TAIL = 0.025  # beyond each end of a 95 % interval
 HALF = 1.959964  # standard errors in half of a 95 % interval
 
 
@@ -85,8 +85,8 @@ class Quantile:
 def losses_in_tail(values: np.ndarray, share: float) -> np.ndarray:
     """τ + (x − τ)⁺ / share for each value x, whose mean is that of the greatest `share` of the values.
 
-    τ is their quantile 1 − share. Its own error does not matter for the mean's standard error: the mean
-    does not change to first order with τ (Rockafellar and Uryasev, 2000).
+    τ is their quantile 1 − share. The error of τ does not matter for the mean's standard error: the mean
+    does not change with τ to first order (Rockafellar and Uryasev, 2000).
 
     >>> float(losses_in_tail(np.array([1.0, 2.0, 3.0, 6.0]), 0.5).mean())
     4.5

@@ -1,6 +1,6 @@
 """Arrays with JSON metadata in safetensors files, checked when read. Never pickle.
 
-Reading needs nothing but NumPy, since production may have nothing else.
+Reading needs only NumPy, since production may have nothing else.
 """
 
 import json

@@ -181,7 +181,7 @@ def _spread(value: Array, shape: tuple[int, ...], axes: tuple[int, ...]) -> Arra
 
 
 def _while(equation: Any, inputs: list[Value], batch_shape: tuple[int, int]) -> list[Value]:
-    """A loop that goes on until every instance is done; those that are done stay as they are."""
+    """A loop that runs until every instance is done; finished instances stay as they are."""
     given = equation.params
     for_condition, for_body = given["cond_nconsts"], given["body_nconsts"]
     outer, inner = inputs[:for_condition], inputs[for_condition : for_condition + for_body]

@@ -1,9 +1,9 @@
 """Baselines: what is subtracted from returns (Section 3).
 
-The baseline b_t of Theorem 2 is a sum over rounds s ≥ t, so it is enough to say what it adds for each
-round: that is what `of` does. It may depend on the instance and on other rollouts, not on what its own
-rollout has done. A prediction from a rollout's own past goes into `ahead`, which is subtracted from the
-returns from round t on where they weigh ∇log p_t, and nowhere else.
+The baseline b_t of Theorem 2 is a sum over rounds s ≥ t, so a class only says what a round adds: that is
+`of`. It may depend on the instance and on other rollouts, but not on what its own rollout did. A prediction
+from the rollout's own past is `ahead`: it is subtracted from the returns from round t on, but only in the
+term with ∇log p_t.
 """
 
 from typing import ClassVar
@@ -17,7 +17,7 @@ from gradband.gradient import critic
 
 
 class Baseline:
-    """What is subtracted from the reward of a round. Subclasses give `of`, or `ahead`, or both.
+    """What is subtracted from the reward of a round. Subclasses define `of`, `ahead` or both.
 
     The rounds that they see have the rewards of which returns are made: with expected returns, `reward` and
     `best_reward` are means. Compiled code depends on a baseline, so it must be hashable and not change.
@@ -25,15 +25,15 @@ class Baseline:
 
     name: str
     rollouts: ClassVar[int] = 1
-    """R on each instance, unless given"""
+    """R per instance, by default"""
     least: ClassVar[int] = 1
-    """the fewest rollouts that it can do with"""
+    """the fewest rollouts that it works with"""
     most: ClassVar[int | None] = None
-    """the most; None if any number will do"""
+    """the most; None for no limit"""
     needs_means: ClassVar[bool] = False
     """Needs the best arm's reward, and so the means of all arms."""
     features: ClassVar[int] = 0
-    """numbers from which a critic predicts returns; 0 without one"""
+    """how many numbers its critic predicts returns from; 0 without a critic"""
     looks_ahead: ClassVar[bool] = False
     """Whether its critic asks what a reward of 0 or 1 would have changed (a round's `after`)."""
 
@@ -52,8 +52,8 @@ class Baseline:
         """A prediction [R, B] of the returns from this round on, less `of`; None for no prediction.
 
         It may depend on what was known before the pull (`t`, `state`, `log_probs`, and the instance's
-        `means`), but not on the arm that is pulled nor on its reward. It takes the place of a critic: one
-        with `features` does not ask for it.
+        `means`), but not on the arm that is pulled nor on its reward. It replaces a critic: baselines
+        with `features` do not use it.
         """
         return None
 
@@ -99,14 +99,14 @@ class Self(LeaveOneOut):
 
 
 class Predicted(Optimal):
-    """The best arm's reward, and a prediction of what is to come (`gradband.gradient.critic`)."""
+    """The best arm's reward, and a prediction of later returns (`gradband.gradient.critic`)."""
 
     name = "critic"
     features: ClassVar[int] = critic.BELIEFS
 
 
 class Luck(Predicted):
-    """The best arm's reward, that prediction, and how much of it was luck."""
+    """As `critic`; it also subtracts how much of the returns was luck."""
 
     name = "luck"
     features: ClassVar[int] = critic.BELIEFS + critic.SURPRISES
@@ -134,7 +134,7 @@ def as_baseline(given: str | Baseline) -> Baseline:
 
 
 def rollouts_for(baseline: str | Baseline, rollouts: int | None = None) -> int:
-    """How many rollouts R on each instance a baseline takes, checked if given.
+    """The number of rollouts R per instance: the given one, checked, or the baseline's default.
 
     >>> rollouts_for("self"), rollouts_for("leave-one-out", 8)
     (2, 8)

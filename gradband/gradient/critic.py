@@ -1,15 +1,15 @@
-"""A critic: how much regret is still to come, predicted, and how much of it was luck.
+"""A critic: predicts how much regret is still to come, and how much of it was luck.
 
-The regret-to-go G_t of a run varies with what happened before round t: a run that believes in the wrong
-arm loses more. A prediction from φ_t, which does not depend on the arm of round t, may be subtracted from
-G_t in Theorem 2 without a bias. It also varies with the luck of later rewards. A reward less its mean,
-Y_s − μ, is zero on average whatever came before, and so is ψ_s, any multiple of it that is chosen before
-the reward is seen: Σ_{s ≥ t} ψ_s may be subtracted too.
+The regret-to-go G_t of a rollout varies with what happened before round t: a rollout that believes in the
+wrong arm loses more. A prediction from φ_t, which does not depend on the arm of round t, may be subtracted
+from G_t in Theorem 2 without a bias. G_t also varies with the luck of later rewards. A reward less its
+mean, Y_s − μ, is zero on average whatever came before, and so is ψ_s, any multiple of it that is chosen
+before the reward is seen: Σ_{s ≥ t} ψ_s may be subtracted too.
 
 Here φ_t are a few features of the gaps Δ_i = μ* − μ_i and the probabilities p_t(i), which exist for every
 policy and any number of arms, and ψ_s are their differences between a reward of 1 and a reward of 0,
 times Y_s − μ. What is subtracted is V_t = w_t · x_t, linear in x_t = φ_t for the baseline critic, and in
-x_t = (φ_t, Σ_{s ≥ t} ψ_s) for the baseline luck, which takes two more updates of the policy a round. The
+x_t = (φ_t, Σ_{s ≥ t} ψ_s) for the baseline luck, which takes two more updates of the policy per round. The
 weights w_t are fitted by least squares to earlier batches, never to the one that they serve.
 """
 
@@ -76,7 +76,7 @@ class Critic:
         return cls(np.zeros((rounds, features, features + 1))) if features else None
 
     def after(self, batch: np.ndarray) -> "Critic":
-        """The critic once it has seen another batch's moments."""
+        """The critic after the moments of another batch."""
         return Critic(MEMORY * self.moments + batch)
 
     @property

@@ -48,7 +48,7 @@ class Estimate(Result):
     regrets: np.ndarray
     """regrets [m] of the instances, averaged over rollouts"""
     moments: np.ndarray | None = None
-    """what a critic learns from [n, F, F + 1]"""
+    """what a critic is fitted to [n, F, F + 1]"""
     fault: str = ""
     """what went wrong, if a regret is not a number"""
     by_rollout: np.ndarray | None = None
@@ -89,7 +89,7 @@ class Estimate(Result):
 
 @dataclasses.dataclass(frozen=True)
 class Estimator:
-    """How to estimate: baseline, rollouts on an instance, what a return is made of, and the objective.
+    """How to estimate: baseline, rollouts per instance, kind of returns, and objective.
 
     >>> Estimator("self").rollouts
     2
@@ -98,10 +98,10 @@ class Estimator:
     baseline: str | Baseline = "self"
     """the name of a baseline, or one of your own (`gradband.gradient.baselines`)"""
     rollouts: int | None = None
-    """on each instance; None for as many as the baseline usually takes"""
+    """per instance; None for the baseline's default"""
     returns: str = "realised"
-    """made of realised rewards, of expected ones, or of what decisions cost beside the optimal ones
-    (`gradband.gradient.prices`), by a bound for more than two arms: they leave nothing to a baseline"""
+    """realised rewards, expected ones, or priced: what decisions cost compared with the optimal ones, or
+    with a bound for more than two arms (`gradband.gradient.prices`). Priced returns take no baseline."""
     objective: str = "mean"
     """mean, the Bayes reward, or cvar:0.1, minus the mean regret on the worst tenth of the instances"""
 
@@ -134,7 +134,7 @@ class Estimator:
         return Critic.blank(self.rule.features, rounds)
 
     def check(self, policy: Policy, problem: Problem) -> None:
-        """Refuses policies and problems that this estimate does not exist for."""
+        """Raises an error for a policy or problem that has no such gradient."""
         if not policy.differentiable:
             raise InputError(
                 f"{policy.name} has no density p(i | H) to differentiate: it can be compared, not learned"
@@ -149,7 +149,7 @@ class Estimator:
             return
         if self.rule.needs_means:
             raise InputError(
-                f"the baseline {self.rule.name} needs to know the best arm, and the means of this problem "
+                f"the baseline {self.rule.name} needs to know the best arm, but the means of this problem "
                 "are unknown: use self"
             )
         if self.returns == "expected":
@@ -208,7 +208,7 @@ def estimate(
     task = jax.device_put(problem)
 
     if threshold is not None and how.aim.share is None:
-        raise InputError("threshold belongs to the objective cvar, and this estimator has the mean")
+        raise InputError("threshold is for the objective cvar, but the objective of this estimator is mean")
 
     def run(iteration: int, learned: Critic | None = None, tau: float | None = None) -> Estimate:
         controls = Controls(critic=learned, threshold=tau)
@@ -239,7 +239,13 @@ class Controls(NamedTuple):
     """β: the gradient of β Σ_t H(p_t) along the rollouts is added"""
     critic: Critic | None = None
     threshold: float | None = None
-    """τ of an objective that is a tail"""
+    """τ, if the objective is a tail"""
+
+    def operands(self) -> dict[str, Any]:
+        """As `surrogate.Operands` has them."""
+        single = {"temperature": self.temperature, "entropy": self.entropy, "threshold": self.threshold}
+        given = {name: None if value is None else np.float32(value) for name, value in single.items()}
+        return given | {"weights": None if self.critic is None else self.critic.weights}
 
 
 PLAIN = Controls()
@@ -256,35 +262,27 @@ def gradient_job(
     controls: Controls = PLAIN,
 ) -> blocks.BlockJob:
     """The gradient of a bound policy, for checked input, on the instances of this iteration."""
-    tau, beta = (None if each is None else np.float32(each) for each in controls[:2])
-    few, rollouts, learned = _few(params), how.rollouts or 1, controls.critic
+    few, rollouts = sum(leaf.size for leaf in jax.tree.leaves(params)) <= FEW, how.rollouts or 1
+    light = few and controls.critic is None  # nothing is kept of a round
     kept = blocks.kept_block_size(rollouts, problem.rounds)
-    size = blocks.block_size(problem.arms) if few and learned is None else kept
-    weights = None if learned is None else learned.weights
-    many = np.uint32(iteration), np.int32(instances)
+    size = blocks.block_size(problem.arms) if light else kept
     judge, table = prices.find_prices(problem) if how.returns == "priced" else (None, None)
-    beyond = None if controls.threshold is None else np.float32(controls.threshold)
-    operands = Operands(problem, params, key, *many, tau, beta, weights, table, beyond)
+    many = np.uint32(iteration), np.int32(instances)
+    operands = Operands(problem, params, key, *many, prices=table, **controls.operands())
     spec = SurrogateSpec(
         policy.compiled(), how.rule, rollouts, how.returns, size, few, judge, how.aim.share
     )
-    return blocks.BlockJob(
-        differentiate, (spec,), (operands,), instances, size, few and learned is None, {}
-    )
+    return blocks.BlockJob(differentiate, (spec,), (operands,), instances, size, light, {})
 
 
 def repeat(job: blocks.BlockJob, params: Params, key: Array, iteration: int, controls: Controls) -> Any:
     """The same gradient at other parameters, on the instances of another iteration.
 
-    What was found out about the job is kept, unless other controls are set.
+    What is known about the job is kept if the same controls are set.
     """
-    tau, beta = (None if each is None else np.float32(each) for each in controls[:2])
-    weights = None if controls.critic is None else controls.critic.weights
-    beyond = None if controls.threshold is None else np.float32(controls.threshold)
-    old = job.operands[0]
-    many = np.uint32(iteration), old.instances
-    new = Operands(old.problem, params, key, *many, tau, beta, weights, old.prices, beyond)
-    alike = all((a is None) == (b is None) for a, b in zip(new[5:], old[5:], strict=True))
+    old, given = job.operands[0], controls.operands()
+    new = old._replace(params=params, key=key, iteration=np.uint32(iteration), **given)
+    alike = all((value is None) == (getattr(old, name) is None) for name, value in given.items())
     return job._replace(operands=(new,), known=job.known if alike else {})
 
 
@@ -311,18 +309,13 @@ def compute(job: blocks.BlockJob, on: blocks.Workers) -> Estimate:
 
 
 def seen_by_rollout(found: Estimate) -> np.ndarray:
-    """The regrets of all rollouts, of an estimate for a tail."""
+    """The regrets [R, m] of all rollouts, from the estimate of a tail."""
     assert found.by_rollout is not None
     return found.by_rollout
 
 
-def _few(params: Params) -> bool:
-    """Whether each instance has a gradient of its own, in forward mode."""
-    return sum(leaf.size for leaf in jax.tree.leaves(params)) <= FEW
-
-
 def from_blocks(results: list[tuple[np.ndarray, np.ndarray]], instances: int, size: int) -> Estimate:
-    """The estimate from the blocks' summed gradients [P] and regrets [B]: blocks are the sample."""
+    """The estimate from the blocks' summed gradients [P] and regrets [B]. Blocks are the sample."""
     regret = blocks.join([regret for _, regret in results], instances)
     sums = np.array([gradient for gradient, _ in results], np.float64)
     filled = np.minimum(instances - size * np.arange(len(sums)), size)

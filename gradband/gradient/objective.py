@@ -24,7 +24,7 @@ class Objective:
         return MEAN if self.share is None else f"{CVAR}:{self.share:g}"
 
     def losses(self, regrets: np.ndarray) -> np.ndarray:
-        """A number for each instance [m], whose mean is to be minimised."""
+        """Losses [m] of the instances, whose mean is minimised."""
         return regrets if self.share is None else losses_in_tail(regrets, self.share)
 
     def threshold(self, regrets: np.ndarray) -> float | None:
@@ -49,6 +49,6 @@ def parse_objective(text: str) -> Objective:
         if 0 < share < 1:
             return Objective(number("the share of cvar", share))
     raise InputError(
-        "an objective is mean, or cvar with a share between 0 and 1 of the instances, as in cvar:0.1; "
+        "the objective must be mean, or cvar with a share of instances between 0 and 1, as in cvar:0.1, "
         f"not {shown(text)}"
     )

@@ -42,7 +42,7 @@ class Prices(Optimal):
 
 
 def find_prices(problem: Problem) -> tuple[Prices | RelaxedPrices, Params]:
-    """The prices of a problem's decisions, or what a bound makes of them."""
+    """The prices of a problem's decisions: exact for two arms, by a bound for more."""
     prior: Any = problem.prior
     shapes = (tuple(np.asarray(x, np.float64).tolist()) for x in (prior.a, prior.b))
     find = _find if prior.arms == 2 else find_relaxed_prices

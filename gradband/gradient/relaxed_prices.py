@@ -1,4 +1,4 @@
-"""What decisions cost, if the remaining rounds are worth what a bound says.
+"""What decisions cost if the remaining rounds are worth as much as a bound says.
 
 In place of the optimal value V, which is unknown for more than two arms, stands the geometric horizon's
 bound: the value of m endless rounds that are discounted by γ = 1 − 1/m,
@@ -36,7 +36,7 @@ class RelaxedPrices(Counting):
         raise NotImplementedError  # it judges the decisions of others
 
     def of(self, params: Params, state: Counts) -> Array:
-        """The prices [K] of the arms, of which the bound may make a few negative."""
+        """The prices [K] of the arms; by the bound a few may be negative."""
         xp, t = namespace(state.pulls), state.rounds.astype(np.int32)
         left = xp.maximum(self.horizon - state.rounds, 1)
         pulls, ones = state.pulls.astype(np.int32), state.sums.astype(np.int32)

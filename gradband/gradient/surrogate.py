@@ -38,7 +38,7 @@ class SurrogateSpec:
     few: bool
     """each instance has a gradient of its own, in forward mode"""
     prices: Prices | RelaxedPrices | None = None
-    """tells the prices of decisions, if returns are made of them"""
+    """computes the prices of decisions, if returns are priced"""
     tail: float | None = None
     """α, if the gradient is that of minus E(R − τ)⁺ / α"""
 
@@ -59,9 +59,9 @@ class Operands(NamedTuple):
     iteration: np.uint32
     instances: np.int32
     """those of all blocks"""
-    temperature: np.float32 | None
-    entropy: np.float32 | None
-    weights: np.ndarray | None
+    temperature: np.float32 | None = None
+    entropy: np.float32 | None = None
+    weights: np.ndarray | None = None
     """of the critic [n, F]"""
     prices: Params | None = None
     """the parameters of `SurrogateSpec.prices`"""

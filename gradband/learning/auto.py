@@ -1,7 +1,7 @@
 """`auto`: learns the policies that suit a problem within a budget, and keeps the best policy of all.
 
-The budget decides how many iterations each candidate gets, by costs that are written down here and not by
-a clock. So the seed and the budget determine the result, on any machine; a slower one takes longer.
+The budget decides how many iterations each candidate gets, by the costs below and not by a clock. So the
+seed and the budget determine the result on every machine; a slower one takes longer.
 """
 
 import dataclasses
@@ -90,7 +90,7 @@ def parse_auto(given: object) -> float | None:
     found = re.fullmatch(r"(\d+(?:\.\d+)?) ?(s|min|h)", text)
     seconds = float(found[1]) * UNITS[found[2]] if found else math.nan
     if not LEAST_BUDGET <= seconds <= MOST_BUDGET:
-        raise InputError(f"the budget of auto is a time from 5s to 24h, as in auto:2min, not {shown(text)}")
+        raise InputError(f"auto takes a time from 5s to 24h, as in auto:2min, not {shown(text)}")
     return seconds
 
 
@@ -137,15 +137,15 @@ def _names(problem: Problem) -> tuple[list[str], list[str]]:
 
 
 def _teacher(name: str, problem: Problem) -> Policy | None:
-    """Gittins indices with the prior, if they are there: imitating them first is faster than learning."""
+    """Gittins indices with the prior, if there are any: imitating them first is faster than learning."""
     return references.gittins_for(problem) if name == "index" else None
 
 
 def usual_policies(problem: Problem, key: jax.Array) -> dict[str, Policy]:
-    """Policies in use, which a learned one must not be worse than; all can be played with NumPy."""
+    """Usual policies, which a learned one must not lose to; all can be played with NumPy."""
     found = dict(references.fair(problem))
     if problem.prior.contextual:
-        pass  # what knows no contexts is no rival
+        pass  # policies without contexts are no rivals
     elif problem.unit:
         # Bayes-UCB, which is slow, and the pretrained policy take the place of Gittins indices where there
         # are none; these know only zeros and ones.

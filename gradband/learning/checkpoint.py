@@ -29,7 +29,7 @@ from gradband.policies.policy_file import params_in_words
 HISTORY = ("horizon", "norm", "regret", "regret_se")
 FRESH = 0.5  # weight of the last batch in the threshold of a tail
 PARAMS = ("params", "stage_start", "good")
-# What the first process tells the others about a file: nothing, its bytes, or why it cannot be read.
+# What the first process sends to the others: that there is no file, its bytes, or why it is unreadable.
 ABSENT, READ, UNREADABLE = b"", b"+", b"-"
 WRITER = ThreadPoolExecutor(1, thread_name_prefix="gradband-checkpoint")  # one checkpoint at a time
 
@@ -69,7 +69,7 @@ def _flat(settings: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def _found(path: Path) -> bytes:
-    """The file at a path as the first process finds it; other processes need not have it."""
+    """The file at a path, as the first process sends it to the others, which need not have it."""
     try:
         return READ + files.read(path) if os.path.lexists(path) else ABSENT
     except InputError as error:
@@ -109,7 +109,7 @@ class TrainingState:
     def move_threshold(self, quantile: float) -> None:
         """Moves τ towards the quantile of a batch, for the batches that follow.
 
-        It is never that of the batch it serves, which would bias the gradient.
+        A batch never uses its own quantile, which would bias the gradient.
         """
         before = quantile if self.threshold is None else self.threshold
         self.threshold = before + FRESH * (quantile - before)
@@ -172,10 +172,10 @@ class TrainingState:
         self._keep = True
 
     def interrupted(self, number: int) -> interruption.Interrupted:
-        """The exception to raise after a signal, which says what is kept."""
+        """The exception to raise after a signal, which says what is saved."""
         done, total = len(self.history["regret"]), sum(self.settings["training"]["stages"])
-        keeper = self.checkpoint if processes.first() else "the first process"
-        what = f"interrupted after iteration {done} of {total}, which {keeper} keeps"
+        place = f"in {self.checkpoint}" if processes.first() else "by the first process"
+        what = f"interrupted after iteration {done} of {total}, which is saved {place}"
         return interruption.Interrupted(f"{what}: resume continues from there", number)
 
     def curves(self) -> dict[str, np.ndarray]:
@@ -223,7 +223,9 @@ class TrainingState:
         try:
             theirs, mine = _flat(about.get("settings")), _flat(self.settings)
         except RecursionError:
-            raise InputError(f"{path} is not a complete checkpoint: its settings are too deep") from None
+            raise InputError(
+                f"{path} is not a complete checkpoint: its settings are nested too deeply"
+            ) from None
         for name in mine | theirs:
             if not name.startswith(".versions") and theirs.get(name) != mine.get(name):
                 was, now = (shown(given[name]) if name in given else "not set" for given in (theirs, mine))

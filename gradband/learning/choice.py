@@ -10,6 +10,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import jax
@@ -85,7 +86,7 @@ class Judge:
 
 
 def survey(judge: Judge, steps: Steps, start: Params) -> Params:
-    """Where to start: the best of some values of θ, the policy's `lead`, around its usual start.
+    """Where to start: the best of several values of θ, the policy's `lead`, around the usual start.
 
     The best θ of two problems may be decades apart. Between a distant start and the optimum there may be a
     plateau where gradients are only noise. With more parameters, points in all their decades are played on
@@ -157,13 +158,9 @@ def search(judge: Judge, steps: Steps, params: Params) -> Params:
     It follows a narrow valley over decades. Its first simplex points along θ and along all others together,
     the direction of KL-SoftElim's valley.
     """
-    names = sorted(steps.moved_by_logarithm)
-
-    def at(offsets: np.ndarray) -> Params:
-        return steps.shifted(params, dict(zip(names, offsets.tolist(), strict=True)))
-
     from scipy.optimize import minimize  # slow to import
 
+    names, at = sorted(steps.moved_by_logarithm), partial(_moved, steps, params)
     alone = np.array([name == steps.policy.lead for name in names])
     simplex = REACH * np.vstack([np.zeros(len(names)), alone, ~alone, np.eye(len(names))[~alone][1:] / 3])
     how = {"maxfev": CALLS, "initial_simplex": simplex, "xatol": 0.02, "fatol": 0}
@@ -184,9 +181,7 @@ def refine(judge: Judge, steps: Steps, params: Params) -> Params:
             params = min([params, *_around(judge, steps, params, names[0], reach)], key=judge.regret)
         return params
 
-    def at(offsets: np.ndarray) -> Params:
-        return steps.shifted(params, dict(zip(names, offsets.tolist(), strict=True)))
-
+    at = partial(_moved, steps, params)
     valley, centres = Valley.around(len(names), REACH), [params]
     points = np.zeros((0, len(names)))
     for _ in range(ROUNDS):
@@ -202,6 +197,12 @@ def refine(judge: Judge, steps: Steps, params: Params) -> Params:
     return min(centres, key=judge.regret)
 
 
+def _moved(steps: Steps, params: Params, offsets: np.ndarray) -> Params:
+    """All parameters with a logarithmic scale, in the order of their names, moved by offsets [P]."""
+    names = sorted(steps.moved_by_logarithm)
+    return steps.shifted(params, dict(zip(names, offsets.tolist(), strict=True)))
+
+
 def _around(judge: Judge, steps: Steps, centre: Params, name: str, reach: float) -> list[Params]:
     """The neighbours of a parameter, and the minimum of the parabola through them."""
     sides = [steps.shifted(centre, {name: side}) for side in (-reach, reach)]
@@ -214,7 +215,7 @@ def _around(judge: Judge, steps: Steps, centre: Params, name: str, reach: float)
 
 @dataclasses.dataclass(frozen=True)
 class Chooser:
-    """Chooses parameters of a bound policy, on a part of the number of instances in training."""
+    """Chooses parameters of a bound policy on fewer instances than training has."""
 
     problem: Problem
     policy: Policy

@@ -1,10 +1,11 @@
-"""Ctrl-C and SIGTERM, delayed until the work can be left in order."""
+"""Delays Ctrl-C and SIGTERM until work can stop in order."""
 
 import contextlib
 import signal
 import threading
 from collections.abc import Iterator
 from types import FrameType
+from typing import Any
 
 AGAIN = 2.0  # seconds until an interruption is repeated, in case it was swallowed
 SOON = 0.01  # the same, where it surely would be
@@ -12,7 +13,7 @@ SWALLOWING = ("_xla_gc_callback",)  # functions of JAX whose exceptions are prin
 
 
 class Interrupted(KeyboardInterrupt):
-    """An interruption that left everything in order, with what was kept and the signal's number."""
+    """An interruption in order: the message says what is saved; `number` is the signal's."""
 
     def __init__(self, message: str, number: int) -> None:
         super().__init__(message)
@@ -26,28 +27,35 @@ class Watch:
         self.asked = 0
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:  # the second time it stops at once
+        if self.asked:  # the second signal stops at once
             raise KeyboardInterrupt
         self.asked = number
 
 
 @contextlib.contextmanager
-def watched(wanted: bool = True) -> Iterator[Watch]:
-    """Records the first Ctrl-C or SIGTERM, which does not interrupt.
+def _handled(handler: Any, *signals: int) -> Iterator[None]:
+    """Handles signals by another function for a while."""
+    before = {number: signal.signal(number, handler) for number in signals}
+    try:
+        yield
+    finally:
+        for number, usual in before.items():
+            signal.signal(number, usual)
 
-    Only the main thread receives signals: elsewhere, or if it is not wanted, nothing changes.
+
+@contextlib.contextmanager
+def watched(wanted: bool = True) -> Iterator[Watch]:
+    """Records the first Ctrl-C or SIGTERM instead of stopping.
+
+    Only the main thread receives signals: in others, or unless `wanted`, nothing changes.
     """
     watch = Watch()
     if not wanted or threading.current_thread() is not threading.main_thread():
         yield watch
         return
-    before = {number: signal.signal(number, watch) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with _handled(watch, signal.SIGINT, signal.SIGTERM):
         yield watch
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    if watch.asked:  # it came too late for anyone to check
+    if watch.asked:  # it came after the last check
         signal.raise_signal(watch.asked)
 
 
@@ -70,11 +78,8 @@ def at_once(message: str) -> Iterator[None]:
         if not swallowed:
             raise Interrupted(message, asked[0])
 
-    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
-    before = {number: signal.signal(number, stop) for number in signals}
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    with _handled(stop, signal.SIGINT, signal.SIGTERM, signal.SIGALRM):
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)

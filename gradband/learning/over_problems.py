@@ -93,7 +93,7 @@ def learn_over(
     judges = [_judge(p, task, key, on) for p, task in zip(bound, problems, strict=True)]
     units = [judge.regret(start) for judge in judges]
     if not all(0 < unit < math.inf for unit in units):
-        raise InputError("a problem without regret, or with one that is not finite, cannot be learned on")
+        raise InputError("every problem must have a finite regret above 0 at the start")
     steps = Steps(bound[0].compiled(), clipped_adam(how.iterations, 1, rate=how.rate, warm=0.1), "log")
     found, state, ways = start, steps.first_state(start), prng.stream(key, "training")
     tasks = [jax.device_put(problem) for problem in problems]
@@ -127,7 +127,7 @@ def _bound(policy: Policy, problems: Sequence[Problem], estimator: Estimator) ->
     for each, problem in zip(bound, problems, strict=True):
         estimator.check(each, problem)
         if {n: s.shape for n, s in each.shapes().items()} != {n: s.shape for n, s in first.items()}:
-            raise InputError(f"{policy.name} has parameters of other shapes on some of these problems")
+            raise InputError(f"{policy.name} needs parameters of other shapes on some of these problems")
     return bound
 
 

@@ -18,7 +18,7 @@ import optax
 from gradband import __version__
 from gradband.core import jax_setup as jax_setup
 from gradband.core import resources, tensor_file
-from gradband.policies.pretrained_index import FILE, Pretrained, features, moments, network
+from gradband.policies.pretrained_index import FILE, Pretrained, moments, network, network_inputs
 from gradband.solvers.gittins import diagonal
 
 SEED = 0
@@ -70,7 +70,7 @@ def as_examples(data: Data) -> tuple[np.ndarray, np.ndarray]:
     mean, spread, resolved = moments(data["ones"], data["zeros"], data["left"])
     unit = spread * resolved
     kept = unit > LEAST_UNIT
-    x = features(data["ones"], data["zeros"], data["left"])
+    x = network_inputs(data["ones"], data["zeros"], data["left"])
     return x[:, kept], (data["index"] - mean)[kept] / unit[kept]
 
 

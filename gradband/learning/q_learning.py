@@ -23,7 +23,7 @@ from jax import Array
 
 from gradband.core import prng, resources
 from gradband.core.arrays import pick
-from gradband.core.errors import InputError, number, positive, whole
+from gradband.core.errors import InputError, whole
 from gradband.core.statistics import Mean
 from gradband.engine.memory import budget
 from gradband.engine.observation import Regret, Round
@@ -32,6 +32,7 @@ from gradband.learning.checkpoint import HISTORY, Step
 from gradband.learning.plan import Session, Wishes, describe_run, refuse
 from gradband.policies import DQN, Counts, Params, Policy, binding
 from gradband.policies.policy_file import Learned
+from gradband.policies.settings import Positive, Share, Whole, check_settings
 from gradband.problems import Problem
 
 
@@ -39,25 +40,20 @@ from gradband.problems import Problem
 class Settings:
     """Hyper-parameters, those of Dopamine's DQN for CartPole unless noted."""
 
-    discount: float = 0.99  # γ
-    huber: float = 1.0  # error beyond which the loss grows linearly
-    learning_rate: float = 1e-3  # Adam's step size
-    adam_epsilon: float = 3.125e-4  # added to the root in Adam's denominator
-    minibatch: int = 128  # transitions per update
-    update_period: int = 200  # transitions between updates; Dopamine has 4, but here transitions are cheap
-    target_period: int = 25  # updates between copies of Q to Q⁻
-    replay: int = 1_000_000  # transitions kept, at least an iteration's; CartPole's 50 000 were 50 rounds
-    warmup: int = 500  # transitions before the first update
-    epsilon: float = 0.01  # ε at the end of its decay from 1
-    decay: float = 0.1  # share of all rounds in which ε decreases, linearly
+    discount: Share = 0.99  # γ
+    huber: Positive = 1.0  # error beyond which the loss grows linearly
+    learning_rate: Positive = 1e-3  # Adam's step size
+    adam_epsilon: Positive = 3.125e-4  # added to the root in Adam's denominator
+    minibatch: Whole = 128  # transitions per update
+    update_period: Whole = 200  # transitions between updates; 4 in Dopamine, but here they are cheap
+    target_period: Whole = 25  # updates between copies of Q to Q⁻
+    replay: Whole = 1_000_000  # transitions kept, at least an iteration's; CartPole's 50 000 were 50 rounds
+    warmup: Whole = 500  # transitions before the first update
+    epsilon: Share = 0.01  # ε at the end of its decay from 1
+    decay: Share = 0.1  # share of all rounds in which ε decreases, linearly
 
     def __post_init__(self) -> None:
-        for name in ("minibatch", "update_period", "target_period", "replay", "warmup"):
-            whole(name, getattr(self, name))
-        for name in ("discount", "epsilon", "decay"):
-            number(name, getattr(self, name), 0, 1)
-        for name in ("huber", "learning_rate", "adam_epsilon"):
-            positive(name, getattr(self, name))
+        check_settings(self, "Q-learning")
 
     @property
     def optimizer(self) -> optax.GradientTransformation:
@@ -155,7 +151,7 @@ def train(
     key = prng.root(seed)
     size = whole("the size of the replay", instances * max(problem.horizon, settings.replay // instances))
     most = None if memory is None else budget(memory)
-    resources.require(8 * size * (problem.arms + 1), "this replay", "take fewer instances", most)
+    resources.require(8 * size * (problem.arms + 1), "this replay", "use fewer instances", most)
     params = bound.init(prng.stream(key, "init"))
     agent = Agent(params, params, settings.optimizer.init(params), jnp.int32(0))
     zeros = jnp.zeros((size, problem.arms))
@@ -252,12 +248,12 @@ Function = Callable[..., Any]
 def _environments(problem: Problem, count: int, key: Array) -> tuple[Function, Function]:
     """For m fresh instances: functions for the rewards [m] of arms [m] in round t, and for the regrets."""
     prior = problem.prior
-    number_ = jnp.arange(count)
+    numbers = jnp.arange(count)
     keys, reward_keys = (
-        jax.vmap(partial(jax.random.fold_in, prng.stream(key, name)))(number_)
+        jax.vmap(partial(jax.random.fold_in, prng.stream(key, name)))(numbers)
         for name in ("prior", "round")
     )
-    instances = jax.vmap(prior.nth)(number_, keys)
+    instances = jax.vmap(prior.nth)(numbers, keys)
 
     def pay(t: Array, arm: Array) -> Array:
         of_round = jax.vmap(prng.fold_in, (0, None))(reward_keys, t)

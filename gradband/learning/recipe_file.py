@@ -10,7 +10,7 @@ from typing import Any
 import optax
 
 from gradband.core import files
-from gradband.core.errors import InputError, number, positive, shown, unknown, whole
+from gradband.core.errors import InputError, flag, number, positive, shown, unknown, whole
 from gradband.gradient.estimator import Estimator
 from gradband.gradient.objective import parse_objective
 from gradband.learning import recipes
@@ -48,7 +48,7 @@ class Optimizer:
         number("optimizer.fall", self.fall, 0, 10)
         if self.clip is not None:
             number("optimizer.clip", self.clip, 1e-30)
-        if _flag("optimizer.cosine", self.cosine) and self.decay != 1:
+        if flag("optimizer.cosine", self.cosine) and self.decay != 1:
             raise InputError("an optimizer has decay or cosine, not both")
         if not self.cosine and (self.warm or self.fall):
             raise InputError("optimizer.warm and optimizer.fall need cosine = true")
@@ -161,12 +161,6 @@ def _one_of(choices: dict[str, Any]) -> Callable[[str, Any], Any]:
     return read
 
 
-def _flag(key: str, value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise InputError(f"{key} must be true or false, not {shown(value)}")
-    return value
-
-
 def _string(key: str, value: Any) -> str:
     if not isinstance(value, str):
         raise InputError(f"{key} must be a string, not {shown(value)}")
@@ -184,9 +178,9 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
     "temperature": _one_of({"none": None, "annealed": recipes.annealed}),
     "entropy": _one_of({"none": None, "fading": recipes.fading_entropy}),
     "curriculum": _curriculum,
-    "survey": _flag,
-    "choose": _flag,
-    "refine": _flag,
+    "survey": flag,
+    "choose": flag,
+    "refine": flag,
     "guided_from": whole,
     "certify": positive,
 }

@@ -53,7 +53,7 @@ class Recipe:
     choose: bool = False
     """whether the best of start, average and last is kept"""
     refine: bool = True
-    """whether what is kept is refined, if there are few parameters, by playing points around it"""
+    """whether the result is refined by playing points around it, if there are few parameters"""
     certify: float | None = None
     """seconds for a bound on every policy's regret, if the optimum is unknown; None for a tenth of all"""
     imitating: "Recipe | None" = None

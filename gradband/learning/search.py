@@ -1,8 +1,8 @@
 """Search for the parameter of a policy without a density, on common instances.
 
-Thompson sampling draws from its posteriors, so there is no log p(i | H) to differentiate. But the regrets
-of two values on the same instances differ with little noise, and for a single parameter a grid and
-parabolas through three points find the least in a dozen values.
+Thompson sampling draws from its posteriors, so there is no log p(i | H) to differentiate. But the
+difference of two regrets on the same instances has little noise. For a single parameter, a grid and
+parabolas through three points find the best value in a dozen evaluations.
 """
 
 import time
@@ -50,7 +50,7 @@ class Recorder(Judge):
 
 
 def learn(policy: Policy, problem: Problem, wishes: Wishes, session: Session) -> Learned:
-    """Finds a policy's one positive parameter for `gradband.learn`, on m = `instances` common instances."""
+    """Finds the one positive parameter of a policy for `gradband.learn`, on m common instances."""
     why, steps_given = "whose parameter is found by a search", wishes.iterations is not None
     refuse(policy, wishes, session, why, iterations=steps_given)
     bound, key = binding.check(policy, problem), prng.root(session.seed)

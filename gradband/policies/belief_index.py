@@ -12,7 +12,7 @@ from gradband.policies.directed_softelim import DirectedSoftElim, directed
 from gradband.policies.index_network import ArmNetwork
 from gradband.policies.lin_softelim import LEAST
 
-FAR = 10.0  # a gap in standard deviations; beyond it, gaps are alike to the network
+FAR = 10.0  # standard deviations; the network sees greater gaps as this one
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -21,7 +21,7 @@ class BeliefIndex(ArmNetwork, DirectedSoftElim):
 
     An arm's score is that of `directed-softelim`, plus the output of a network for its features (see
     `inputs_of`), as in `index`. Nothing depends on the order of arms, on K or on d, and features have no
-    unit, so the same weights can play other problems. The network's output is 0 at first: learning starts
+    unit, so the same weights play other problems. The network's output is 0 at first: learning starts
     from directed SoftElim.
     """
 

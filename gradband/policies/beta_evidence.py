@@ -1,9 +1,9 @@
 """Exact posteriors of arms with beta rewards, Y ~ Beta(v μ, v (1 − μ)), and a Beta(a, b) prior.
 
 The likelihood of k rewards is exp(v μ Σ logit y) / B(v μ, v (1 − μ))^k up to a constant, so k and
-Σ logit y suffice. Floating-point numbers round rewards near 0 and 1: in single precision a good part of
-them, if μ is near 0 or 1. So rewards within 2⁻¹⁶ of an end are not told apart. Their likelihood is an
-integral up to the end, which has the same form with a factor 1/μ or 1/(1 − μ).
+Σ logit y suffice. Single precision rounds many rewards to 0 or 1 if μ is near 0 or 1. So rewards within
+2⁻¹⁶ of an end are treated alike. Their likelihood is an integral up to the end, which has the same form
+with a factor 1/μ or 1/(1 − μ).
 
 Posteriors are weights of cells of μ, which are narrower towards 0 and 1, as posteriors are.
 """
@@ -18,7 +18,7 @@ import numpy as np
 from gradband.core.special import lgamma
 from gradband.policies.base import Array, Counting, Counts, Params, Positive, add_at, namespace
 
-END = 2.0**-16  # rewards nearer to 0 or 1 are not told apart
+END = 2.0**-16  # rewards nearer to 0 or 1 are treated alike
 
 
 class Evidence(NamedTuple):

@@ -24,7 +24,7 @@ def check(policy: Policy, problem: Problem) -> Policy:
 
 
 def can_play(policy: Policy, problem: Problem) -> bool:
-    """Whether `check` finds nothing wrong."""
+    """Whether a policy can play a problem."""
     try:
         check(policy, problem)
     except InputError:
@@ -38,6 +38,7 @@ def _with_contexts(policy: Contextual, problem: Problem) -> Contextual:
     if not prior.contextual:
         raise InputError(f"{policy.name} needs contexts, which this problem does not have")
     if prior.shares_context and policy.model == "linear":
-        why = "features are the visitor's, and the same for all arms"
-        raise InputError(f"{policy.name} needs features of every arm: here {why}: use model=by-arm")
+        raise InputError(
+            f"{policy.name} needs features of every arm, but here they are the visitor's: use model=by-arm"
+        )
     return dataclasses.replace(policy, dims=prior.dims)

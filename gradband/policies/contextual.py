@@ -1,4 +1,4 @@
-"""What policies share that believe in linear rewards."""
+"""What policies with linear beliefs share."""
 
 import dataclasses
 from collections.abc import Callable
@@ -25,7 +25,7 @@ class Contextual(Policy):
     With `model="linear"` all arms share θ and have features of their own, [K, d]; with `model="by-arm"`
     each arm has a θ of its own, and features may be those of the visitor, [d].
 
-    `update` may use the features of the pulled arm alone: a player keeps no others until the reward comes.
+    `update` may use only the features of the pulled arm: a player keeps no others until the reward comes.
     """
 
     takes_prior: ClassVar[bool] = True
@@ -39,7 +39,7 @@ class Contextual(Policy):
 
     def __post_init__(self) -> None:
         fill = object.__setattr__  # the dataclass is frozen
-        # With one θ, nothing is believed of an arm by itself, so that others may take its place.
+        # With one θ for all arms, arms can be added and retired: the belief is not about single arms.
         fill(self, "flexible", self.model == "linear")
         if self.link == "logistic":
             fill(self, "unit", True)
@@ -110,9 +110,9 @@ class Contextual(Policy):
         return 1 / namespace(p).maximum(p * (1 - p), np.float32(1e-7))
 
     def short(self, seen: Seen) -> Array:
-        """How far expected rewards are below the greatest [K], in units of 2 sd.
+        """How far expected rewards are below the greatest [K], in units of 2 sd, which is usually 1.
 
-        That is 1 for rewards in [0, 1] with the usual sd. Those of a logistic belief are taken at its mean.
+        With a logistic link they are the rewards at the mean of the belief.
         """
         if self.link == "identity":
             return seen.gap / (2 * self.sd)

@@ -21,7 +21,7 @@ class Counting(Policy):
     batches: ClassVar[bool] = True
     flexible: ClassVar[bool] = True
     forgets: ClassVar[bool] = False
-    """Whether it remembers less of what is long ago: its state does not follow from counts alone."""
+    """Remembers less of what is long ago, so that counts do not determine its state."""
 
     def begin(self, params: Params, latent: Array) -> Any:
         return Counts.zeros(self.arms, namespace(latent))

@@ -11,7 +11,7 @@ from gradband.policies.beliefs import Seen
 from gradband.policies.lin_softelim import LEAST
 from gradband.policies.tuned import Tuned
 
-MOST = 30.0  # of the logarithm by which the end makes gaps count more
+MOST = 30.0  # limit on the logarithm of the factor by which gaps count more towards the end
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

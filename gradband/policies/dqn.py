@@ -11,13 +11,13 @@ from gradband.policies.base import Array, Counts, Index, Params, Spec, Whole, na
 FEATURES = 6  # the network's inputs per arm
 
 
-def features(counts: Counts) -> Array:
+def network_inputs(counts: Counts) -> Array:
     """The network's inputs [6K]: ones, zeros, their log(1 + ·), μ̂ and 1 of each arm.
 
     As in the paper, counts are not scaled, and the remaining rounds are only implied by their sum.
 
     >>> import numpy as np
-    >>> print(features(Counts(np.array([3.0]), np.array([1.0]))).round(1))
+    >>> print(network_inputs(Counts(np.array([3.0]), np.array([1.0]))).round(1))
     [1.  2.  0.7 1.1 0.3 1. ]
     """
     xp = namespace(counts.pulls)
@@ -70,11 +70,11 @@ class DQN(Index):
 
     def values(self, params: Params, counts: Counts) -> Array:
         """Q(s, i) of all arms [K]."""
-        return _network(params, features(counts), namespace(counts.pulls).matmul)
+        return _network(params, network_inputs(counts), namespace(counts.pulls).matmul)
 
     def index(self, params: Params, state: Counts) -> Array:
         # Inside a rollout, which is one compiled function, XLA's matrix product is ten times slower.
-        return _network(params, features(state), lambda x, w: (x[:, None] * w).sum(0))
+        return _network(params, network_inputs(state), lambda x, w: (x[:, None] * w).sum(0))
 
 
 def _network(params: Params, x: Array, product: Callable[[Array, Array], Array]) -> Array:

@@ -1,8 +1,7 @@
 """The greatest of lines a_i + b_i z, where z is standard normal.
 
-That is what one sees of linear beliefs along a direction: of samples of θ, and of means before a reward.
-Line i is the greatest between crossings with others: those with flatter ones are below, those with
-steeper ones above.
+With linear beliefs, samples along a direction of θ are such lines, and so are means before a reward. A line
+is the greatest between its last crossing with a flatter line and its first with a steeper one.
 """
 
 import functools
@@ -25,7 +24,7 @@ TERMS += [-0.313528228, 0.938667459, -1.30614388, 0.726460724, -0.147568406]
 def crossings(values: Array, slopes: Array) -> tuple[Array, Array, Array]:
     """Between which z each line is the greatest, and by how much the next one is steeper, all [N, K].
 
-    Given are a and b [N, K], or [1, K] if it is the same in all rows. A line that is never the greatest has
+    a and b are [N, K], or [1, K] if all rows share them. A line that is never the greatest has
     an empty interval.
     """
     xp, inf = namespace(values, slopes), math.inf
@@ -102,8 +101,7 @@ def best_line_probabilities(means: np.ndarray, spreads: np.ndarray) -> np.ndarra
 
 @functools.lru_cache(maxsize=32)
 def quasi_normal(count: int, dims: int) -> np.ndarray:
-    """Quasi-random standard normal numbers [count, dims], by multiples of powers of the generalised golden
-    ratio."""
+    """Quasi-random standard normal numbers [count, dims], from powers of the generalised golden ratio."""
     ratio = 2.0
     for _ in range(64):
         ratio = (1 + ratio) ** (1 / (dims + 1))  # the root of x^(dims + 1) = 1 + x

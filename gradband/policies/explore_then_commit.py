@@ -13,7 +13,7 @@ MARGIN = 1e-3
 
 
 class Exploration(NamedTuple):
-    """Counts of the exploration phase, its length in pulls per arm, and decisions, if they are reported."""
+    """Counts of the exploration phase, its length in pulls per arm, and reported decisions."""
 
     counts: Counts
     length: Array

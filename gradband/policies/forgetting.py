@@ -10,7 +10,7 @@ from gradband.policies.base import Bounds, Counting, Counts, InputError, Params,
 
 START = 0.01  # of the rate
 LEAST, MOST = 1e-9, 0.5  # of the rate; the least forgets nothing in a million pulls
-FEWEST = 1e-6  # pulls of a mean: what is left of the rest is not worth dividing by
+FEWEST = 1e-6  # pulls that a mean is divided by
 
 
 class Faded(NamedTuple):

@@ -4,7 +4,7 @@ import dataclasses
 from typing import ClassVar
 
 from gradband.policies.base import Array, Counts, namespace
-from gradband.policies.index_network import ArmNetwork
+from gradband.policies.index_network import ArmNetwork, relative
 from gradband.policies.normal import Normal
 
 
@@ -20,23 +20,16 @@ class GaussianIndexNetwork(ArmNetwork, Normal):
 
     name: ClassVar[str] = "index-gaussian"
 
-    def features(self, counts: Counts) -> tuple[Array, Array]:
+    def inputs_and_doubt(self, counts: Counts) -> tuple[Array, Array]:
         """The network's inputs for each arm [8, K], and 5 T_i (max_j m_j − m_i)² / sd² [K]."""
         xp = namespace(counts.pulls)
         pulls, left = counts.pulls, xp.maximum(self.horizon - counts.rounds, 0)
         total = pulls + (self.sd / self.within) ** 2
         means, spread = self.posterior(counts)
         gap = means.max() - means
-        best = xp.where(gap == 0, spread, 0).max()
-        same = xp.ones_like(means)
-        seen = (
+        inputs = (
             (means - self.mean) / self.within,
             spread / self.within,
-            gap / spread,
-            gap / xp.sqrt(spread**2 + best**2),
-            xp.log(total) - 1,
-            xp.log(xp.maximum(left, 1)) / 5 * same,
-            left / self.horizon * same,
-            xp.log1p(left / total) - 1,
+            *relative(gap, spread, total, left, self.horizon),
         )
-        return xp.stack(seen), 5 * pulls * (gap / self.sd) ** 2
+        return xp.stack(inputs), 5 * pulls * (gap / self.sd) ** 2

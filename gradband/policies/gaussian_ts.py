@@ -5,15 +5,16 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 
-from gradband.policies.base import Array, Counting, Counts, Number, Params, Positive, in_range, namespace
+from gradband.policies.base import Array, Counts, Params, in_range, namespace
 from gradband.policies.best_arm import best_normal_probabilities
+from gradband.policies.normal import Normal
 from gradband.policies.thompson import Sampling
 
 NODES = 24  # of the level, where arms share one
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class GaussianTS(Sampling, Counting):
+class GaussianTS(Sampling, Normal):
     """The best arm of a posterior sample, if ℓ ~ N(mean, between²), μ_i ~ N(ℓ, within²), Y ~ N(μ_i, sd²).
 
     Without `between`, arms are independent; with it, the rewards of one arm tell something about the
@@ -22,11 +23,7 @@ class GaussianTS(Sampling, Counting):
     """
 
     name: ClassVar[str] = "ts-gaussian"
-    any_sums: ClassVar[bool] = True
-    mean: Number = 0.0
     between: Annotated[float, in_range(0)] = 0.0
-    within: Positive = 1.0
-    sd: Positive = 1.0
 
     def level(self, counts: Counts) -> tuple[Array, Array]:
         """The posterior mean and variance of the level."""
@@ -34,14 +31,8 @@ class GaussianTS(Sampling, Counting):
         variance = self.between**2 / (1 + self.between**2 * (counts.pulls * weights).sum())
         return self.mean + variance * (weights * (counts.sums - counts.pulls * self.mean)).sum(), variance
 
-    def arms_given(self, level: Array, counts: Counts) -> tuple[Array, Array]:
-        """Posterior means and standard deviations [K] of the arms, given their level."""
-        total = counts.pulls * self.within**2 + self.sd**2
-        moved = self.within**2 * (counts.sums - counts.pulls * level) / total
-        return level + moved, self.within * self.sd / namespace(total).sqrt(total)
-
     def estimates(self, params: Params, state: Counts) -> Array:
-        return self.arms_given(self.level(state)[0], state)[0]
+        return self.posterior_from(self.level(state)[0], state)[0]
 
     def probabilities(self, params: Params, state: Counts) -> Array:
         """Each arm's posterior probability of being best, by quadrature in NumPy; JAX only samples."""
@@ -52,7 +43,7 @@ class GaussianTS(Sampling, Counting):
         p = np.zeros(len(state.pulls))
         for node, weight in zip(nodes, weights / weights.sum(), strict=True):
             level = centre + np.sqrt(2 * variance) * node
-            p += weight * best_normal_probabilities(*self.arms_given(level, state))
+            p += weight * best_normal_probabilities(*self.posterior_from(level, state))
         return p
 
     def sampled(self, key: Array, state: Counts, draws: int) -> Array:
@@ -65,5 +56,5 @@ class GaussianTS(Sampling, Counting):
         centre, variance = self.level(state)
         level = centre + jnp.sqrt(variance) * noise[:, :1]
         wide = Counts(state.pulls[None], state.sums[None])
-        middle, spread = self.arms_given(level, wide)
+        middle, spread = self.posterior_from(level, wide)
         return middle + spread * noise[:, 1:]

@@ -7,7 +7,7 @@ import numpy as np
 
 from gradband.core.special import normal_cdf, normal_density
 from gradband.policies.base import Counts, namespace
-from gradband.policies.ids import CELLS, Belief, Directed, believe
+from gradband.policies.ids import CELLS, BestArmBelief, Directed, believe
 from gradband.policies.normal import Normal
 
 REACH = 5.0  # standard deviations of a posterior
@@ -22,7 +22,7 @@ class GaussianVarianceDirected(Directed, Normal):
 
     name: ClassVar[str] = "v-ids-gaussian"
 
-    def belief(self, state: Counts) -> Belief:
+    def belief(self, state: Counts) -> BestArmBelief:
         """The belief about the best arm, on cells where the greatest mean can be."""
         means, sds = self.posterior(state)
         xp = namespace(means)

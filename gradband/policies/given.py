@@ -1,4 +1,4 @@
-"""What can be given as a policy: a name with or without settings, a policy, a learned one, or a file."""
+"""The ways to give a policy: a name with or without settings, a policy, a learned one, or a file."""
 
 import dataclasses
 import re

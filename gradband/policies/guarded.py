@@ -1,8 +1,8 @@
 """A policy within guardrails, as a problem has them: the probabilities that a player would use.
 
-Where a policy has a density, it is that of the guarded probabilities, so gradients are theirs. A policy
-that only draws arms is drawn from the mixture f + (1 − Σf) w itself. A cap is no mixture: it needs the
-policy's probabilities, and where there are only draws, their shares among many stand for them.
+The density of a policy becomes that of the guarded probabilities, so gradients include the guardrails. If a
+policy only draws arms, arms are drawn from the mixture f + (1 − Σf) w. A cap is not a mixture: it needs the
+policy's probabilities, which are estimated from many draws if there is nothing else.
 """
 
 from typing import Any, NamedTuple, cast
@@ -23,7 +23,7 @@ APART = 0x47554152  # leads to draws that the policy does not use
 class Opening(NamedTuple):
     """The state of a policy that pulls each arm once first, and which arms were pulled [K].
 
-    Within guardrails another arm than the next may be pulled, so the round does not tell.
+    Guardrails may pull another arm than the next one, so the round's number does not tell.
     """
 
     own: State
@@ -31,7 +31,7 @@ class Opening(NamedTuple):
 
 
 class Guarded:
-    """A bound policy within guardrails, for rounds of one pull or of many; all else is the policy's own."""
+    """A bound policy within guardrails, for rounds of one pull or many; the rest is the policy's own."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Guarded:
         self.opening = policy.opens and single and policy.differentiable
         self.remembers = type(policy).update_late is not Policy.update_late
         if self.remembers and not policy.differentiable:
-            raise InputError(f"{policy.name} needs the probability of each pull, and only draws arms")
+            raise InputError(f"{policy.name} needs the probability of each pull, but only draws arms")
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.own, name)
@@ -73,11 +73,11 @@ class Guarded:
         return xp.where(p > 0, xp.log(xp.where(p > 0, p, 1)), -np.inf)
 
     def next_log_probs(self, params: Params, state: State, t: Array | int) -> Array:
-        """The same: the state tells which arms were pulled."""
+        """The same: the state has the arms that were pulled."""
         return self.log_probs(params, state)
 
     def act(self, key: Array, params: Params, state: State) -> Array:
-        """The arm to pull, of a policy that only draws arms."""
+        """The arm to pull, for a policy that only draws arms."""
         from gradband.core import prng
 
         apart, xp = prng.fold_in(key, APART), namespace(key)
@@ -89,7 +89,7 @@ class Guarded:
         return xp.where(u < edges[-1], xp.sum(u >= edges), self.own.act(key, params, state))
 
     def allocate(self, key: Array, params: Params, state: State, batch: int) -> Array:
-        """The pulls of each arm [K] in a batch, of a policy that only draws arms."""
+        """The pulls of each arm [K] in a batch, for a policy that only draws arms."""
         from gradband.core import prng
 
         apart, xp = prng.fold_in(key, APART), namespace(key)
@@ -151,7 +151,7 @@ class Guarded:
         return state._replace(own=own) if self.opening else own
 
     def recommend(self, params: Params, state: State) -> Array:
-        """The arm to use after the last round, which no guardrails concern."""
+        """The arm to use after the last round; guardrails do not apply to it."""
         return self.own.recommend(params, self.state(state))
 
 
@@ -167,5 +167,5 @@ def within_guardrails(policy: Policy, problem: Problem, temperature: Array | Non
 
 
 def own_state(policy: Policy, state: State) -> State:
-    """What a policy that may be within guardrails remembers."""
+    """The state of a policy that may be within guardrails."""
     return policy.state(state) if isinstance(policy, Guarded) else state

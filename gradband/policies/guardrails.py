@@ -1,4 +1,4 @@
-"""Guardrails: what every arm gets at least, whatever the policy says, and what no arm exceeds.
+"""Guardrails: the least and the greatest probability of every arm, whatever the policy says.
 
 Written over the arrays' namespace, so that a problem can be learned under the guardrails of the test.
 """

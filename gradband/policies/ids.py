@@ -14,7 +14,7 @@ TINY = 1e-30
 ALIKE = 1e-5  # relative difference of numbers that count as equal
 
 
-class Belief(NamedTuple):
+class BestArmBelief(NamedTuple):
     """What is known of the best arm: P(i is best) [K], E μ_i [K], and E(μ_i | j is best) [K (j), K (i)]."""
 
     best: Array
@@ -49,10 +49,10 @@ def _curved(mean: Array, x: Array) -> Array:
     return mean * (x * x - (1 + x) * curve(x))
 
 
-def believe(masses: Array, below: Array, partial: Array, x: Array, means: Array) -> Belief:
+def believe(masses: Array, below: Array, partial: Array, x: Array, means: Array) -> BestArmBelief:
     """The belief from posteriors on cells with middles x [G].
 
-    Given are the arms' masses in cells, and P(μ_i < x) and E μ_i 1{μ_i < x}, all [K, G].
+    `masses` are those in cells, `below` are P(μ_i < x), and `partial` E μ_i 1{μ_i < x}, all [K, G].
     """
     xp = namespace(masses)
     logs = xp.log(xp.maximum(below, TINY))
@@ -64,7 +64,7 @@ def believe(masses: Array, below: Array, partial: Array, x: Array, means: Array)
     own = (joint * x[None]).sum(1)
     given = (eye * own[:, None] + (1 - eye) * others) / xp.maximum(best, TINY)[:, None]
     best = best / best.sum()
-    return Belief(best, means, xp.where(best[:, None] > 0, given, means[None]))
+    return BestArmBelief(best, means, xp.where(best[:, None] > 0, given, means[None]))
 
 
 def least_ratio(regrets: Array, gains: Array) -> Array:
@@ -80,7 +80,7 @@ def least_ratio(regrets: Array, gains: Array) -> Array:
     one, other = regrets[:, None], regrets[None]
     gain, other_gain = gains[:, None], gains[None]
     apart, more = one - other, gain - other_gain
-    # Of arms that differ by rounding alone, each counts as it is.
+    # Arms that differ only by rounding are not mixed.
     defined = (xp.abs(apart) > ALIKE * (one + other)) & (xp.abs(more) > ALIKE * (gain + other_gain))
     q = other / xp.where(defined, apart, 1) - 2 * other_gain / xp.where(defined, more, 1)
     q = xp.where(defined, xp.clip(q, 0, 1), 1)
@@ -96,11 +96,11 @@ class Directed(Policy):
 
     differentiable: ClassVar[bool] = False
 
-    def belief(self, state: Any) -> Belief:
+    def belief(self, state: Any) -> BestArmBelief:
         """The belief about the best arm."""
         raise NotImplementedError
 
-    def gains(self, belief: Belief) -> Array:
+    def gains(self, belief: BestArmBelief) -> Array:
         """What a pull of each arm tells about which is best [K]; by default the variance."""
         return belief.variances
 
@@ -123,10 +123,10 @@ class InformationDirected(Directed, Believing):
 
     name: ClassVar[str] = "ids"
 
-    def gains(self, belief: Belief) -> Array:
+    def gains(self, belief: BestArmBelief) -> Array:
         return belief.information
 
-    def belief(self, state: Counts) -> Belief:
+    def belief(self, state: Counts) -> BestArmBelief:
         """The belief about the best arm, on cells of μ that are narrower towards 0 and 1."""
         ones, zeros = self.posterior(state)
         xp = namespace(ones)

@@ -25,12 +25,12 @@ class IndexByArm(IndexNetwork):
 
     def init(self, key: Array) -> Params:
         params = super().init(key)
-        # The features keep the scale that they have in the index network.
+        # The other inputs keep the scale that they have in the index network.
         scale = math.sqrt((FEATURES + self.arms) / FEATURES)
         return params | {"w0": scale * params["w0"]}
 
-    def features(self, counts: Counts) -> tuple[Array, Array]:
+    def inputs_and_doubt(self, counts: Counts) -> tuple[Array, Array]:
         """The network's inputs for each arm [8 + K, K], which end in the arm's number as 0 and 1."""
-        seen, doubt = super().features(counts)
+        seen, doubt = super().inputs_and_doubt(counts)
         xp = namespace(seen)
         return xp.concatenate([seen, xp.eye(self.arms, dtype=seen.dtype)]), doubt

@@ -12,15 +12,15 @@ from gradband.core.special import normal_quantiles
 from gradband.policies.base import Array, namespace, nn
 from gradband.policies.beliefs import Seen
 from gradband.policies.contextual import Contextual
-from gradband.policies.ids import Belief, Directed
+from gradband.policies.ids import BestArmBelief, Directed
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LinVarianceDirected(Directed, Contextual):
     """Minimises (expected regret)² / variance of E(μ_i | which arm is best), in every round.
 
-    Expectations are means over `samples` of θ from the posterior. A round's samples come from its number,
-    so that a player's are those of the rollouts.
+    Expectations are means over `samples` of θ from the posterior. A round's samples depend on its number
+    alone, so that a player draws the same ones as rollouts.
     """
 
     name: ClassVar[str] = "lin-v-ids"
@@ -37,7 +37,7 @@ class LinVarianceDirected(Directed, Contextual):
             drawn = seen.mean[None] + z * xp.sqrt(seen.variance)[None]
         return nn(drawn).sigmoid(drawn) if self.link == "logistic" else drawn
 
-    def belief(self, seen: Seen) -> Belief:
+    def belief(self, seen: Seen) -> BestArmBelief:
         """The belief about the best arm, from samples."""
         means = self.sampled(seen)
         xp, count = namespace(means), means.shape[0]
@@ -45,7 +45,7 @@ class LinVarianceDirected(Directed, Contextual):
         best, centre = is_best.sum(0), means.mean(0)
         totals = (is_best[:, :, None] * means[:, None, :]).sum(0)
         given = xp.where(best[:, None] > 0, totals / xp.maximum(best, 1)[:, None], centre[None])
-        return Belief(best / count, centre, given)
+        return BestArmBelief(best / count, centre, given)
 
 
 def scattered(rounds: Array, shape: tuple[int, int], dtype: Any) -> Array:

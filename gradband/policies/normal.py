@@ -20,9 +20,13 @@ class Normal(Counting):
 
     def posterior(self, counts: Counts) -> tuple[Array, Array]:
         """Means and standard deviations [K] of the arms' normal posteriors."""
+        return self.posterior_from(self.mean, counts)
+
+    def posterior_from(self, mean: Array | float, counts: Counts) -> tuple[Array, Array]:
+        """The same with another prior mean."""
         total = counts.pulls * self.within**2 + self.sd**2
-        moved = self.within**2 * (counts.sums - counts.pulls * self.mean) / total
-        return self.mean + moved, self.within * self.sd / namespace(total).sqrt(total)
+        moved = self.within**2 * (counts.sums - counts.pulls * mean) / total
+        return mean + moved, self.within * self.sd / namespace(total).sqrt(total)
 
     def estimates(self, params: Params, state: Counts) -> Array:
         return self.posterior(state)[0]

@@ -52,7 +52,9 @@ def as_onnx(learned: Learned) -> "onnx.ModelProto":
         raise needs("exporting to ONNX", "onnx") from None
     policy = learned.policy
     if policy.latents > 1:
-        raise InputError(f"{policy.name} makes a random choice before the first round, which ONNX cannot")
+        raise InputError(
+            f"{policy.name} makes a random choice before the first round, which ONNX models cannot"
+        )
     params = policy.folded(learned.params)
     first = policy.begin(params, jnp.int32(0))
     paths, tree = jax.tree_util.tree_flatten_with_path(first)
@@ -60,7 +62,9 @@ def as_onnx(learned: Learned) -> "onnx.ModelProto":
     leaves = [np.asarray(leaf) for _, leaf in paths]
     starts = {name: leaf.tolist() for name, leaf in zip(names, leaves, strict=True) if leaf.any()}
     if not all(np.isfinite(leaf).all() for leaf in leaves):
-        raise InputError(f"the first state of {policy.name} has infinite numbers, which JSON cannot hold")
+        raise InputError(
+            f"the first state of {policy.name} has infinite numbers, which JSON does not allow"
+        )
 
     count = len(leaves)
     shapes = context_shapes(policy)

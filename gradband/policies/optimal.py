@@ -6,8 +6,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from gradband.core.arrays import Array, namespace, nn, one_hot
-from gradband.core.errors import number, shown, whole
-from gradband.policies.base import Bounds, Counting, Counts, InputError, Params, Spec
+from gradband.core.errors import number
+from gradband.policies.base import Bounds, Counting, Counts, Flag, InputError, Params, Spec, Whole
 from gradband.solvers.layout import LONGEST, byte_starts, cell, place, size
 
 
@@ -21,17 +21,15 @@ class Optimal(Counting):
     flexible: ClassVar[bool] = False
     bounded: ClassVar[bool] = True
     listed: ClassVar[bool] = False
-    rounds: int = 0
+    rounds: Whole = 0
     """the horizon that the table was made for"""
-    afterwards: bool = False
+    afterwards: Flag = False
     """whether the table also has the arm to use after the last round"""
 
     def check(self) -> None:
         super().check()
-        if self.horizon != whole("rounds", self.rounds):
+        if self.horizon != self.rounds:
             raise InputError(f"{self.name} was made for {self.rounds} rounds, not for {self.horizon}")
-        if not isinstance(self.afterwards, bool):
-            raise InputError(f"afterwards must be true or false, not {shown(self.afterwards)}")
 
     def choice(self, params: Params, state: Any) -> Array:
         """The arm to pull."""
@@ -112,23 +110,20 @@ class Node(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OptimalGraph(Optimal):
-    """Any number of arms: a graph of states, each with the position to pull.
+    """Any number of arms: a graph of states, each of which has a position to pull.
 
     An arm's position is its entry in `kinds`, or its rank by kind and counts if arms are `exchangeable`.
     """
 
     name: ClassVar[str] = "optimal-graph"
-    nodes: int = 1
-    positions: int = 1
-    exchangeable: bool = True
+    nodes: Whole = 1
+    positions: Whole = 1
+    exchangeable: Flag = True
 
     def check(self) -> None:
         super().check()
-        whole("nodes", self.nodes)
-        if whole("positions", self.positions) < self.arms and self.exchangeable:
+        if self.positions < self.arms and self.exchangeable:
             raise InputError(f"{self.name} has {self.positions} positions for {self.arms} arms")
-        if not isinstance(self.exchangeable, bool):
-            raise InputError(f"exchangeable must be true or false, not {shown(self.exchangeable)}")
 
     def specs(self) -> dict[str, Spec]:
         return {
@@ -150,7 +145,7 @@ class OptimalGraph(Optimal):
         return state.counts
 
     def after(self, counts: Counts) -> Node:
-        raise InputError(f"the state of {self.name} is a node of its graph, which counts do not determine")
+        raise InputError(f"{self.name} needs a node of its graph: counts do not determine it")
 
     def places(self, params: Params, counts: Counts) -> Array:
         """The arms' positions [K]."""
@@ -158,7 +153,7 @@ class OptimalGraph(Optimal):
             return params["kinds"]
         code = (counts.pulls * (counts.pulls + 1) / 2 + counts.sums).astype(np.int32)
         code = code + params["kinds"] * (self.horizon + 1) ** 2
-        earlier = np.tri(self.arms, k=-1, dtype=bool)  # of two arms with the same code, the first is before
+        earlier = np.tri(self.arms, k=-1, dtype=bool)  # of arms with the same code, the first is before
         before = (code[:, None] > code[None, :]) | ((code[:, None] == code[None, :]) & earlier)
         return before.sum(1)
 
@@ -173,7 +168,7 @@ class OptimalGraph(Optimal):
     def check_state(self, state: Node, rounds: int) -> None:
         super().check_state(state, rounds)
         if int(state.number) not in range(self.nodes):
-            raise InputError(f"there is no node {state.number}")
+            raise InputError(f"{self.name} has no node {state.number}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -181,14 +176,9 @@ class OptimalGrid(Optimal):
     """One of J known instances: the arm of the grid point nearest to the posterior, in each round."""
 
     name: ClassVar[str] = "optimal-grid"
-    instances: int = 2
-    resolution: int = 1
-    points: int = 2
-
-    def check(self) -> None:
-        super().check()
-        for setting in ("instances", "resolution", "points"):
-            whole(setting, getattr(self, setting))
+    instances: Whole = 2
+    resolution: Whole = 1
+    points: Whole = 2
 
     def specs(self) -> dict[str, Spec]:
         return {

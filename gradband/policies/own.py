@@ -1,4 +1,4 @@
-"""Policies of the user's own: classes outside the library.
+"""The user's own policies: classes outside the library.
 
 A policy file names its class, but never makes the program import anything: the user who loads the file
 provides the class, or the Python file that defines it.

@@ -1,4 +1,4 @@
-"""Thompson sampling as experimentation platforms run it: shares of traffic, recomputed now and then.
+"""Thompson sampling as experimentation platforms run it: shares of traffic, recomputed periodically.
 
 docs/platforms.md says where each rule comes from.
 """
@@ -134,7 +134,7 @@ class PlatformTS(Counting):
         return prng.draw(key, self.probabilities(params, state))
 
     def after(self, counts: Counts) -> Any:
-        raise InputError("the state of platform-ts is counts by period, which all counts do not determine")
+        raise InputError("platform-ts needs counts by period: those of all pulls do not determine them")
 
 
 def best_of_normals(mean: Array, sd: Array) -> Array:

@@ -54,7 +54,7 @@ class Policy:
     batches: ClassVar[bool] = False
     """Can observe a batch of pulls at once (`update_many`)."""
     any_sums: ClassVar[bool] = False
-    """Is made for rewards of any size: a player takes any sums of a batch, not only counts of ones."""
+    """Takes rewards of any size: a player accepts any sums of a batch, not only counts of ones."""
     opens: ClassVar[bool] = False
     """Pulls each arm once before anything else, unless pulls come in batches."""
     flexible: ClassVar[bool] = False
@@ -66,13 +66,13 @@ class Policy:
     listed: ClassVar[bool] = True
     """Can be used by its name; otherwise only from a file."""
     takes_prior: ClassVar[bool] = False
-    """By its name alone, it has the prior of the problem that it plays, or a beta prior like it."""
+    """Given by name alone, it gets the prior of its problem, or a beta prior like it."""
     latents: ClassVar[int] = 1
     """Number of values of a latent variable that is drawn before the first round."""
     log_scale: ClassVar[frozenset[str]] = frozenset()
     """Positive parameters that are learned on a logarithmic scale."""
     lead: ClassVar[str] = "theta"
-    """The parameter among them whose decades are surveyed first."""
+    """The one of them whose decades are surveyed first."""
     trainer: ClassVar[str] = "gradband"
     """How it is learned: the name of an entry of `gradband.learning.learn.TRAINERS`."""
 
@@ -92,7 +92,7 @@ class Policy:
 
     def check(self) -> None:
         """Raises an error for invalid settings."""
-        check_settings(self)
+        check_settings(self, self.name)
 
     def init(self, key: Array) -> Params:
         """Initial parameters. Policies with random weights use the key."""
@@ -154,7 +154,7 @@ class Policy:
         if not isinstance(given, dict) or set(given) != set(shapes):
             wanted = ", ".join(shapes) or "none"
             had = list(given) if isinstance(given, dict) else given
-            raise InputError(f"the parameters of {self.name} are: {wanted}; not {shown(had)}")
+            raise InputError(f"the parameters of {self.name} must be: {wanted}; not {shown(had)}")
         for name, value in given.items():
             array, shape = np.asarray(value), shapes[name].shape
             low, high = (bound[name] for bound in bounds)
@@ -171,7 +171,7 @@ class Policy:
         return params
 
     def compiled(self) -> Self:
-        """The policy without settings that only `init` uses, so that others are not compiled again."""
+        """The policy without settings that only `init` uses, so that other values share compiled code."""
         return self
 
     def bounds(self) -> Bounds:
@@ -187,7 +187,7 @@ class Policy:
         raise NotImplementedError
 
     def see(self, params: Params, state: State, features: Array) -> State:
-        """The state with a round's context, its features [K, d] or [d]; by default they are ignored.
+        """The state with a round's features [K, d] or [d]; ignored by default.
 
         `log_probs`, `act` and `update` get what it returns in place of the state.
         """
@@ -238,15 +238,15 @@ class Policy:
         return self.update_many(params, state, pulls, sums)
 
     def correct(self, state: State, arm: int, heard: float, reward: float, p: float) -> State | None:
-        """The state if an arm's reward had been `reward` and not `heard`, as it was taken to be.
+        """The state if an arm's reward had been `reward` instead of `heard`, which was assumed.
 
-        None if the state cannot be corrected, as that of a policy that remembers more than sums. The arm
-        was pulled with probability p.
+        None if the state cannot be corrected, for example because it has more than sums. The arm was pulled
+        with probability p.
         """
         return None
 
     def correct_many(self, state: State, heard: Array, sums: Array, p: Array) -> State | None:
-        """The same of a batch, with the sums of rewards [K] that were taken, and those that were right."""
+        """The same for a batch, with the sums of rewards [K] that were assumed, and the right ones."""
         return None
 
     def decided(self, state: State) -> State:

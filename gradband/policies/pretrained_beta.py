@@ -6,7 +6,13 @@ from typing import ClassVar
 from gradband.core.special import psi
 from gradband.policies.base import Array, Params, namespace
 from gradband.policies.beta_evidence import BetaEvidence, Evidence
-from gradband.policies.pretrained_index import LEARNED_ROUNDS, PretrainedNetwork, features, moments, network
+from gradband.policies.pretrained_index import (
+    LEARNED_ROUNDS,
+    PretrainedNetwork,
+    moments,
+    network,
+    network_inputs,
+)
 
 LEAST = 1e-3  # pseudo-counts of a posterior, and distance of its mean from 0 and 1, in single precision
 NARROWEST = 1e-12  # variance of a posterior, which may lie within a single cell
@@ -19,7 +25,7 @@ class PretrainedBeta(PretrainedNetwork, BetaEvidence):
     The network knows arms that pay 0 or 1. An arm with beta rewards is like one of them whose posterior
     Beta(α, β) has the mean m and the variance s² of the exact posterior, and whose pulls count for more: a
     reward says as much about μ as ρ = I m (1 − m) zeros or ones do, where I = v² (ψ′(v m) + ψ′(v (1 − m)))
-    is its Fisher information. So the network is asked about ρ pulls for each pull that is left.
+    is its Fisher information. So each pull that is left counts as ρ pulls for the network.
     """
 
     name: ClassVar[str] = "pretrained-beta"
@@ -34,6 +40,6 @@ class PretrainedBeta(PretrainedNetwork, BetaEvidence):
         left = xp.maximum(self.horizon - state.counts.rounds, 1)
         left = 1 + (left - 1) * information * inside * (1 - inside)
         _, spread, resolved = moments(ones, zeros, left)
-        # More pulls than the network was learned with would only be more exploration.
-        seen = features(ones, zeros, left, LEARNED_ROUNDS)
+        # With more pulls than the network was learned with, it would only explore more.
+        seen = network_inputs(ones, zeros, left, LEARNED_ROUNDS)
         return means + spread * resolved * network(params, seen), spread

@@ -96,7 +96,7 @@ class Pretrained(PretrainedNetwork, Believing):
         left = namespace(counts.pulls).maximum(self.horizon - counts.rounds, 1)
         ones, zeros = self.posterior(counts)
         mean, spread, resolved = moments(ones, zeros, left)
-        return mean + spread * resolved * network(params, features(ones, zeros, left)), spread
+        return mean + spread * resolved * network(params, network_inputs(ones, zeros, left)), spread
 
 
 def pretrained(a: float = 1.0, b: float = 1.0) -> Pretrained:
@@ -123,7 +123,7 @@ def moments(ones: Array, zeros: Array, left: Array) -> tuple[Array, Array, Array
     return mean, spread, xp.sqrt((left - 1) / (total + left - 1))
 
 
-def features(ones: Array, zeros: Array, left: Array, most: float = MOST_ROUNDS) -> Array:
+def network_inputs(ones: Array, zeros: Array, left: Array, most: float = MOST_ROUNDS) -> Array:
     """The network's inputs [7, …] for posteriors Beta(ones, zeros) with `left` rounds left, m ≥ 1.
 
     Large counts are scaled down together with the rounds left: in the limit only m / (α + β) matters.
@@ -146,7 +146,7 @@ def features(ones: Array, zeros: Array, left: Array, most: float = MOST_ROUNDS) 
 
 
 def network(params: Params, x: Array) -> Array:
-    """The network's outputs [K] for features [7, K]."""
+    """The network's outputs [K] for its inputs [7, K]."""
     silu = nn(x).silu
     e = silu(params["w0"] @ x + params["b0"][:, None])
     return params["w2"] @ silu(params["w1"] @ e + params["b1"][:, None]) + params["b2"]

@@ -54,9 +54,9 @@ NORMAL = {
     "index": "index-gaussian",
     "lstm": "lstm-gaussian",
 }
-"""policies whose `:prior` stands for others where rewards are not in [0, 1]"""
+"""the policies that `NAME:prior` stands for if rewards are not in [0, 1]"""
 EXACT = {"ts": "ts-beta"}
-"""and where rewards are beta variables"""
+"""the same if rewards are beta variables"""
 
 
 def with_prior(name: str, problem: Problem) -> Policy:
@@ -173,7 +173,7 @@ def normal_numbers_of(name: str, prior: priors.Prior) -> dict[str, Any]:
         return {name: float(getattr(prior, name)) for name in ("mean", "between", "within")} | {"sd": sd}
     if isinstance(prior, priors.Gaussian):
         return {"mean": float(prior.mean), "within": float(prior.sd), "sd": sd}
-    raise InputError(f"{name}:{PRIOR} can't use a {prior.kind} prior: give it settings")
+    raise InputError(f"{name}:{PRIOR} can't use a {prior.kind} prior: use {name} with its own settings")
 
 
 def linear_numbers_of(name: str, prior: priors.Prior) -> dict[str, Any]:
@@ -183,7 +183,7 @@ def linear_numbers_of(name: str, prior: priors.Prior) -> dict[str, Any]:
     if isinstance(prior, priors.Wheel) and not prior.shares_context:
         return prior.belief()
     if not isinstance(prior, LINEAR):
-        raise InputError(f"{name}:{PRIOR} can't use a {prior.kind} prior: give it settings")
+        raise InputError(f"{name}:{PRIOR} can't use a {prior.kind} prior: use {name} with its own settings")
     found: dict[str, Any] = {"model": "by-arm"} if prior.shares_context else {}
     spread = prior.within
     if isinstance(prior, priors.LinearByArm) and np.any(prior.between):
@@ -201,7 +201,7 @@ def has_theta(prior: priors.Prior) -> bool:
 
 
 def by_name(policy: Policy, problem: Problem) -> Policy:
-    """A policy as its name alone stands for on a problem: with its prior, if it `takes_prior` and can."""
+    """The policy that a name alone stands for: with the problem's prior, if it `takes_prior` and can."""
     if not policy.takes_prior:
         return policy
     usable = has_theta(problem.prior) if isinstance(policy, Contextual) else problem.unit
@@ -218,10 +218,10 @@ def fair(problem: Problem) -> dict[str, Policy]:
     """The policies to compare a learned one with, by name: `ts`, `gittins`, and both with the prior.
 
     For rewards outside [0, 1] they are `ts-gaussian` and `gittins-gaussian` with the prior; for beta
-    rewards there is an index on the exact posterior as well. Without policies that cannot play the problem
-    or equal another, and without Gittins indices in batches or with a delay, for which they are not made,
-    or with tables that take long to compute. Where means move, the others are policies that forget, with
-    their usual settings; and where there are contexts, policies with linear beliefs.
+    rewards there is an index on the exact posterior as well. Left out are policies that cannot play
+    the problem or equal another, and Gittins indices in batches, with a delay, or with tables that take
+    long to compute. If means move, the others are policies that forget, with their usual settings; with
+    contexts, policies with linear beliefs.
 
     >>> from gradband.problems import named
     >>> list(fair(named("uniform-2", horizon=50)))  # whose prior is flat
@@ -245,7 +245,7 @@ def fair(problem: Problem) -> dict[str, Policy]:
 
 
 def _fair_with_contexts(problem: Problem) -> dict[str, Policy]:
-    """Policies with linear beliefs: with the problem's prior, or with a θ for each arm if it has no θ."""
+    """Policies with linear beliefs: with the problem's prior, or one θ per arm if the prior has no θ."""
     kinds = LinTS, LinBayesUCB, LinGreedy
     if has_theta(problem.prior):
         return {f"{kind.name}:{PRIOR}": with_prior(kind.name, problem) for kind in kinds}

@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from gradband.core.errors import number, positive, unknown, whole
+from gradband.core.errors import flag, number, positive, unknown, whole
 
 Check = Callable[[str, Any], Any]
-"""raises an error for a value that is not allowed, given what to call it in the message"""
+"""takes a setting's name for messages and its value, and raises an error if it is not allowed"""
 
 
 def in_range(low: float, high: float = math.inf) -> Check:
@@ -27,6 +27,7 @@ def one_of(*known: str) -> Check:
     return check
 
 
+Flag = Annotated[bool, flag]
 Number = Annotated[float, number]
 Positive = Annotated[float, positive]
 Share = Annotated[float, in_range(0, 1)]
@@ -34,10 +35,10 @@ Count = Annotated[int, functools.partial(whole, least=0)]
 Whole = Annotated[int, whole]
 
 
-def check_settings(policy: Any) -> None:
-    """Raises an error for the first setting with a value that its type does not allow."""
-    for name, check in _checks(policy.__class__):
-        check(f"{name} of {policy.name}", getattr(policy, name))
+def check_settings(given: Any, owner: str) -> None:
+    """Raises an error for the first setting of a dataclass with a value that its type does not allow."""
+    for name, check in _checks(given.__class__):
+        check(f"{name} of {owner}", getattr(given, name))
 
 
 @functools.cache

@@ -9,8 +9,7 @@ from gradband.policies.base import Count, Counts, Index, InputError, Params, Pos
 
 
 class Window(NamedTuple):
-    """Pulls [K] and sums of rewards [K] of the last pulls, those pulls [W] in a ring, and how many there
-    were in all."""
+    """Counts of the last pulls [K], those pulls in a ring [W], and the number of all pulls."""
 
     pulls: Array
     sums: Array
@@ -71,7 +70,7 @@ class SlidingWindowUCB(Index):
         return Window(pulls, sums, arms, rewards, state.seen + 1)
 
     def after(self, counts: Counts) -> Window:
-        raise InputError(f"the state of {self.name} is its last pulls, which counts do not determine")
+        raise InputError(f"{self.name} needs its last pulls in order: counts do not determine them")
 
     def check_state(self, state: Any, rounds: int) -> None:
         whole_numbers = (state.pulls, state.arms, state.seen)

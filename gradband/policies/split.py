@@ -17,7 +17,7 @@ class Split(Index):
     share: Share = 0.5
 
     def splitting(self, counts: Counts) -> Array:
-        # Compared in float32 in NumPy and JAX alike: .1 of 10 000 rounds is 1000 of them.
+        # In float32 for NumPy and JAX alike, so that .1 of 10 000 rounds is 1000 of them.
         return counts.rounds < np.float32(self.share * self.horizon)
 
     def index(self, params: Params, state: Counts) -> Array:
@@ -31,4 +31,4 @@ class Split(Index):
         return state.add_many(pulls, sums).where(self.splitting(state), state)
 
     def after(self, counts: Counts) -> Any:
-        raise InputError("the state of split is the counts of its split, which all counts do not determine")
+        raise InputError("split needs the counts of its split: those of all pulls do not determine them")

@@ -8,7 +8,7 @@ import numpy as np
 from gradband.policies.base import Array, Believing, Counts, Params, Policy, namespace
 from gradband.policies.best_arm import best_probabilities
 
-MOST_SAMPLES = 64  # of a posterior per batch; more pulls share them, for 1 to 2 % more regret of ten arms
+MOST_SAMPLES = 64  # of a posterior per batch; more pulls share them, at 1 to 2 % more regret with ten arms
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -26,7 +26,7 @@ class UCBV(Index):
 
     V_i is the variance of the arm's rewards, in [0, 1], with T_i in the denominator. ζ is `zeta` and ζ₀ is
     `zeta_0`. The defaults c = 1, ζ = 2 and ζ₀ = 3 were chosen to match Table 1 of the paper, which does not
-    state its own; Audibert, Munos and Szepesvári use ζ = 1.2 and ζ₀ = 1.
+    state them; Audibert, Munos and Szepesvári use ζ = 1.2 and ζ₀ = 1.
     """
 
     name: ClassVar[str] = "ucb-v"

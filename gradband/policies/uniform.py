@@ -1,4 +1,4 @@
-"""Uniformly random arms, which any policy should beat."""
+"""Uniformly random arms."""
 
 import dataclasses
 import math

@@ -4,7 +4,7 @@ import dataclasses
 from typing import ClassVar
 
 from gradband.policies.base import Array
-from gradband.policies.ids import Belief, InformationDirected
+from gradband.policies.ids import BestArmBelief, InformationDirected
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -13,5 +13,5 @@ class VarianceDirected(InformationDirected):
 
     name: ClassVar[str] = "v-ids"
 
-    def gains(self, belief: Belief) -> Array:
+    def gains(self, belief: BestArmBelief) -> Array:
         return belief.variances
