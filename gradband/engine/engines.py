@@ -65,7 +65,8 @@ def _build(job: Any) -> Any:
     spec, *rest = job.settings
     began = time.perf_counter()
     try:
-        from gradband.engine.lanes.kernel import Kernel, is_fit
+        from gradband.engine.lanes.compiler import is_fit
+        from gradband.engine.lanes.kernel import Kernel
 
         if not is_fit():
             raise ImportError("this processor has no fused multiply-add")

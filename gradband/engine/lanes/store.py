@@ -16,7 +16,7 @@ import llvmlite
 from gradband.core.files import write_atomically
 from gradband.core.resources import private_cache
 
-FORMAT = "lanes 1"
+FORMAT = "lanes 2"
 MOST_BYTES = 200_000_000  # of all files: the ones used longest ago go first
 
 

@@ -10,6 +10,7 @@ import atexit
 import ctypes
 import itertools
 import os
+import struct
 import threading
 from typing import Any
 
@@ -17,9 +18,12 @@ import numpy as np
 
 PATIENCE = 20_000  # looks at the board before a helper falls asleep: some tenths of a millisecond
 SHARES = 16  # pieces of work per player: whatever vectors have in common is computed once for each piece
-# Words on the board, of 8 bytes. The first four change while vectors are played.
-OPEN, NEXT, INSIDE, RESULT, LAST, SIZE, HELPERS = range(7)
-KERNEL, INPUT, TABLES, OUT, SCRATCH, EACH, STOP, STRIDE = range(7, 15)
+# Words on the board, of 8 bytes: those that helpers look at, and what a caller writes, of which `NEXT` and
+# `RESULT` change while vectors are played. Each group has cache lines of its own.
+OPEN, INSIDE = 0, 1
+NEXT, RESULT = 8, 9
+LAST, SIZE, HELPERS, KERNEL, INPUT, TABLES, OUT, SCRATCH, EACH, STOP, STRIDE = range(16, 27)
+ORDER = struct.Struct("<2q48x11q")  # from NEXT to STRIDE
 
 
 def _at(name: str, word: int) -> str:
@@ -158,7 +162,9 @@ class Team:
         word, board = ctypes.c_int64, ctypes.c_void_p
         self._lead = ctypes.CFUNCTYPE(word, board, word)(functions["lead"])
         self._help = ctypes.CFUNCTYPE(word, board, word, word, word)(functions["help"])
-        self._board = np.zeros(32, np.int64)
+        memory = np.zeros(40, np.int64)
+        start = -(memory.ctypes.data // 8) % 8  # where a cache line begins
+        self._board = memory[start : start + STRIDE + 1]
         self._at = self._board.ctypes.data
         self._tickets = itertools.count(1)
         self._busy = threading.Lock()
@@ -180,10 +186,9 @@ class Team:
         try:
             while len(self._helpers) < players - 1:
                 self._hire()
-            board = self._board
-            board[NEXT], board[LAST], board[RESULT], board[HELPERS] = *vectors, 0, players - 1
-            board[KERNEL : STRIDE + 1] = kernel, *given
-            board[SIZE] = max(1, (vectors[1] - vectors[0]) // (players * SHARES))
+            first, last = vectors
+            size = max(1, (last - first) // (players * SHARES))
+            ORDER.pack_into(self._board.data, 8 * NEXT, first, 0, last, size, players - 1, kernel, *given)
             for number, (_, door) in enumerate(self._helpers[: players - 1]):
                 if self._asleep[number]:
                     self._asleep[number] = False
