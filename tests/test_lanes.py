@@ -105,6 +105,11 @@ OPERATIONS = {
         k ^ 5,
         abs(-k),
     ),
+    "fractions cut off": lambda x, k: (
+        (x * 1e10).astype(int),
+        (x * 2e10).astype(jnp.uint32),
+        jnp.where(x > 0.3, jnp.nan, x * 9).astype(int),
+    ),
     "shifts": lambda x, k: (
         (k.astype(jnp.uint32) + 7) << k.astype(jnp.uint32),
         jnp.uint32(2**31) >> jnp.uint32(k),
@@ -300,7 +305,6 @@ def test_bits_do_not_depend_on_width_or_machine(monkeypatch, width, cpu):
         monkeypatch.setattr(compiler, "target", lambda: target)
         monkeypatch.setattr(compiler, "machine", lambda: (cpu, ""))
     monkeypatch.setattr(program, "WIDTHS", {np.inf: width})
-    monkeypatch.setattr(program, "WIDTH_WITH_WAITING", width)
     found = Kernel(function, operands)(operands, 0, 100, 1)
     for one, other in zip(usual, found, strict=True):
         assert one.tobytes() == other.tobytes()

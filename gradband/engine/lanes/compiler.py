@@ -21,8 +21,10 @@ def is_fit() -> bool:
 @cache
 def machine() -> tuple[str, str]:
     """The name of this processor, and what it can do."""
-    features = llvm.get_host_cpu_features().flatten()
-    return llvm.get_host_cpu_name(), features + ",-prefer-256-bit"
+    name, features = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+    # AMD's processors take longer to gather than to read entries one by one.
+    gathers = ",+prefer-no-gather" if name.startswith("znver") else ""
+    return name, f"{features},-prefer-256-bit{gathers}"
 
 
 def target() -> Any:

@@ -27,15 +27,14 @@ from gradband.engine.lanes.arrays import (
     plus,
     table,
 )
-from gradband.engine.lanes.control import play_closed
+from gradband.engine.lanes.control import FORMULAS, play_closed
 from gradband.engine.lanes.entries import kind_of
 from gradband.engine.lanes.writer import DTYPES, Scalar, Writer, i
 
 WIDTHS = {2200: 64, 10_000: 32, math.inf: 16}
-"""lanes by the size of a function: the more there are, the less each instruction waits for the one before,
+"""lanes by the size of a function: the more there are, the less an instruction waits for the one before,
 and the fewer numbers of each lane fit into registers"""
-WIDTH_WITH_WAITING = 16  # where lanes wait for each other
-OFTEN = 64  # turns of a loop from which on it matters that lanes wait in it
+SIZE_OF_FORMULA = 1000  # with loops of its own
 SIGNATURE = (
     "define i32 @kernel(ptr %in, ptr %tables, ptr %out, ptr %scratch, ptr %stop, i64 %stride, "
     "i32 %first, i32 %last) alignstack(64)"  # vectors on the stack do not cross cache lines
@@ -90,8 +89,6 @@ def _written(traced: Any, results: Sequence[Any]) -> tuple[Plan, str]:
 
 
 def _width(jaxpr: Any) -> int:
-    if _waits(jaxpr, 1):
-        return WIDTH_WITH_WAITING
     size = _size(jaxpr)
     return next(width for most, width in WIDTHS.items() if size <= most)
 
@@ -110,19 +107,11 @@ def _size(jaxpr: Any) -> int:
     """About how many entries are written."""
     total = 0
     for equation in jaxpr.eqns:
-        functions = _inside(equation)
+        inside, name = _inside(equation), equation.primitive.name
         entries = max((math.prod(v.aval.shape) for v in equation.outvars), default=0)
-        total += sum(map(_size, functions)) if functions else min(entries, LARGEST)
+        own = min(entries, LARGEST) * (SIZE_OF_FORMULA if name in FORMULAS else 1)
+        total += sum(map(_size, inside)) if inside else own
     return total
-
-
-def _waits(jaxpr: Any, turns: int) -> bool:
-    """Whether a loop in which lanes wait for each other is entered often, in so many turns of others."""
-    return any(
-        (turns >= OFTEN and q.primitive.name == "while")
-        or any(_waits(inner, turns * q.params.get("length", 1)) for inner in _inside(q))
-        for q in jaxpr.eqns
-    )
 
 
 # Operands and results

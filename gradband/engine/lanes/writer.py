@@ -221,9 +221,23 @@ class Writer:
         if old == "b":
             return self.select(x, constant(kind, 1), constant(kind, 0))
         if old == "f":
-            return self.call(f"fpto{'s' if kind == 'i' else 'u'}i.sat", kind, x)
+            return self._truncated(x, kind)
         code = f"{'sitofp' if old == 'i' else 'uitofp'} {self.type(old, x.wide)} {x.text}"
         return self.emit("f", x.wide, f"{code} to {self.type('f', x.wide)}", x.level)
+
+    def _truncated(self, x: Scalar, kind: str) -> Scalar:
+        """A float without its fraction: the nearest whole number that exists, or 0 for NaN.
+
+        LLVM has an intrinsic for this, but computes it lane by lane.
+        """
+        least, beyond, code = (-(2.0**31), 2.0**31, "fptosi") if kind == "i" else (0.0, 2.0**32, "fptoui")
+        low, high = self.compare("lt", x, f(least)), self.compare("ge", x, f(beyond))
+        outside = self.binary("or", self.binary("or", low, high), self.is_nan(x))
+        inside = self.select(outside, f(0), x)
+        code = f"{code} {self.type('f', x.wide)} {inside.text} to {self.type(kind, x.wide)}"
+        found = self.emit(kind, x.wide, code, x.level)
+        found = self.select(low, constant(kind, least), found)
+        return self.select(high, constant(kind, beyond - 1), found)
 
     def bitcast(self, x: Scalar, kind: str) -> Scalar:
         if x.value is not None:
@@ -235,7 +249,7 @@ class Writer:
         """An intrinsic of LLVM that becomes one or a few instructions."""
         wide = any(x.wide for x in given)
         lanes = f"v{self.width}" if wide else ""
-        own = f"{lanes}{'f' if kind == 'f' else 'i'}32" + (f".{lanes}f32" if name.endswith(".sat") else "")
+        own = f"{lanes}{'f' if kind == 'f' else 'i'}32"
         types, result = [self.type(x.kind, wide) for x in given], self.type(kind, wide)
         self.globals[f"declare {result} @llvm.{name}.{own}({', '.join(types)})"] = None
         operands = ", ".join(f"{t} {self.text(x, wide)}" for t, x in zip(types, given, strict=True))
