@@ -33,9 +33,9 @@ Report = Callable[[float], None] | None
 
 
 class Kernel:
-    """`function(*operands, number)` for many numbers.
+    """Plays `function(*operands, number)` for many numbers.
 
-    It returns a tuple of None and of arrays that end in an axis of one instance.
+    The function returns a tuple of None and of arrays that end in an axis of one instance.
     """
 
     def __init__(
@@ -61,8 +61,11 @@ class Kernel:
     def __call__(
         self, operands: tuple[Any, ...], first: int, last: int, threads: int, report: Report = None
     ) -> Any:
-        """The results of the instances `first`, …, `last` − 1; `report` is told the share that is done."""
-        inputs = self._spare.pop() if self._spare else _Inputs(self.plan)
+        """The results of instances `first`, …, `last` − 1; `report` is told the share that is done."""
+        try:
+            inputs = self._spare.pop()
+        except IndexError:
+            inputs = _Inputs(self.plan)
         inputs.take(operands)
         start, end = first // self.width, -(-last // self.width)
         out = np.empty((self.rows, (end - start) * self.width), np.uint32)
@@ -94,8 +97,10 @@ class Kernel:
         count: int,
         report: Report,
     ) -> None:
-        """Plays all vectors in pieces, the first one here if that ends soon. An interruption of the calling
-        thread ends them within a round."""
+        """Plays all vectors in pieces, the first of them here if that ends soon.
+
+        An interruption of the calling thread stops all pieces within a round.
+        """
 
         def part(first: int, last: int) -> int:
             return self.call(*given, _scratch(self.scratch_bytes), inputs.stop_at, stride, first, last)

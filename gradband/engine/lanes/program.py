@@ -15,13 +15,11 @@ from gradband.engine.lanes.arrays import (
     LARGEST,
     Index,
     Key,
-    Lazy,
     Value,
     entry,
-    every,
     fill,
     flat_place,
-    for_each,
+    for_each_of,
     is_large,
     number,
     plus,
@@ -162,8 +160,4 @@ def _give(e: Writer, value: Value, first: int) -> None:
         x = e.convert(x, "i") if x.kind == "b" else x
         e.store_row(x, number(plus(e, flat_place(e, value.shape, index), first)))
 
-    if isinstance(value, Lazy):
-        for_each(e, value.shape, body)
-        return
-    for index in every(value.shape):
-        body(index)
+    for_each_of(e, value, body)
