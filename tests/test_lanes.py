@@ -24,8 +24,7 @@ from gradband.core import prng, resources
 from gradband.core.errors import InputError
 from gradband.core.statistics import Mean
 from gradband.engine import engines, identity, measure
-from gradband.engine.lanes import kernel as kernels
-from gradband.engine.lanes import maths, store
+from gradband.engine.lanes import compiler, maths, program, store
 from gradband.engine.lanes.kernel import Kernel
 from gradband.gradient import estimator
 
@@ -105,6 +104,11 @@ OPERATIONS = {
         ~k,
         k ^ 5,
         abs(-k),
+    ),
+    "fractions cut off": lambda x, k: (
+        (x * 1e10).astype(int),
+        (x * 2e10).astype(jnp.uint32),
+        jnp.where(x > 0.3, jnp.nan, x * 9).astype(int),
     ),
     "shifts": lambda x, k: (
         (k.astype(jnp.uint32) + 7) << k.astype(jnp.uint32),
@@ -296,13 +300,11 @@ def one_instance(policy="softelim", problem="beta"):
 def test_bits_do_not_depend_on_width_or_machine(monkeypatch, width, cpu):
     function, operands = one_instance()
     usual = Kernel(function, operands)(operands, 0, 100, 1)
-    if cpu and (cpu == "x86-64-v3" or "+avx512f" in kernels.machine()[1]):
-        target = kernels.llvm.Target.from_default_triple().create_target_machine(cpu=cpu, opt=2, jit=True)
-        linker = kernels._compiler()[1]
-        monkeypatch.setattr(kernels, "_compiler", lambda: (target, linker))
-        monkeypatch.setattr(kernels, "machine", lambda: (cpu, ""))
-    monkeypatch.setattr(kernels, "WIDTH", width)
-    monkeypatch.setattr(kernels, "WIDTH_OF_LOOPS", width)
+    if cpu and (cpu == "x86-64-v3" or "+avx512f" in compiler.machine()[1]):
+        target = compiler.llvm.Target.from_default_triple().create_target_machine(cpu=cpu, opt=2, jit=True)
+        monkeypatch.setattr(compiler, "target", lambda: target)
+        monkeypatch.setattr(compiler, "machine", lambda: (cpu, ""))
+    monkeypatch.setattr(program, "WIDTHS", {np.inf: width})
     found = Kernel(function, operands)(operands, 0, 100, 1)
     for one, other in zip(usual, found, strict=True):
         assert one.tobytes() == other.tobytes()

@@ -28,7 +28,7 @@ def _keep_compiled() -> None:
 
     if jax.config.values["jax_compilation_cache_dir"] is None and (folder := private_cache("compiled")):
         jax.config.update("jax_compilation_cache_dir", str(folder))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.03)
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 
 

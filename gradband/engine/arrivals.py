@@ -1,9 +1,9 @@
-"""Late rewards: a policy that observes rewards when they arrive, as a player does.
+"""Late rewards: a policy observes rewards when they arrive, as a player does.
 
-A round's rewards wait, by arm, by whether they are 0 or 1, and by age. In every round those of each age
-arrive with a chance of their own, so their numbers are binomial, and nothing is remembered of single
-pulls. With geometric delays all but the newest rewards have the same chance, and no ages are kept apart.
-Single pulls with a measured delay may wait for very many rounds: they are entered in a calendar instead.
+Pending rewards are counted by arm, by value (0 or 1) and by age. In every round, those of each age arrive
+with the same probability, so the numbers that arrive are binomial, and single pulls need not be remembered.
+With geometric delays, all but the newest rewards have the same probability, and ages are not told apart.
+Single pulls with a measured delay may be pending for very many rounds: a calendar has their rewards.
 """
 
 from typing import Any, NamedTuple, cast
@@ -28,17 +28,17 @@ FEW_AGES = 16  # of single pulls, above which a calendar takes less time
 
 
 class Waiting(NamedTuple):
-    """What a policy remembers, and the rewards that wait, by age [A, K], unless they are in a calendar."""
+    """What a policy remembers, and the pending rewards by age [A, K], unless they are in a calendar."""
 
     own: State
     zeros: Array | None
     ones: Array | None
     p: Array | None
-    """the probabilities with which arms were pulled, for a policy that asks for them"""
+    """the probabilities with which arms were pulled, for policies that need them"""
 
 
 class Late:
-    """A bound policy whose rewards come late; all else is its own."""
+    """A bound policy whose rewards come late; everything else is the policy's."""
 
     def __init__(self, policy: Policy, problem: Problem) -> None:
         assert problem.delay is not None
@@ -88,12 +88,12 @@ class Late:
     def observe(
         self, key: Array, params: Params, state: Waiting, pulls: Array, sums: Array, log_probs: Array | None
     ) -> tuple[Waiting, tuple[Array, Array]]:
-        """The state after a round with these pulls [K] and sums of rewards [K], and what has arrived."""
+        """The state after a round with these pulls [K] and sums of rewards [K], and what arrived."""
         own = self._decided(state, pulls)
         assert state.zeros is not None
         assert state.ones is not None
         zeros, ones = self._joined(state.zeros, pulls - sums), self._joined(state.ones, sums)
-        # Arrivals are the same in all rollouts of an instance, as far as the same rewards wait.
+        # Arrivals are the same in all rollouts of an instance, as far as the same rewards are pending.
         u = prng.uniforms(prng.fold_in(key, LATE), 2 * zeros.size)
         chance = jnp.broadcast_to(jnp.asarray(self.chances, zeros.dtype)[:, None], zeros.shape)
         both = jnp.concatenate([zeros.ravel(), ones.ravel()])
@@ -123,13 +123,13 @@ class Late:
         return self.own.tried(own, pulls) if isinstance(self.own, Guarded) else own
 
     def _joined(self, waiting: Array, new: Array) -> Array:
-        """What waits [A, K], with the newest first."""
+        """The pending rewards [A, K], with the newest first."""
         if len(self.chances) == 1:
             return waiting + new[None]
         return jnp.concatenate([new[None].astype(waiting.dtype), waiting])
 
     def _older(self, left: Array) -> Array:
-        """What still waits, a round later."""
+        """The pending rewards, a round later."""
         if len(self.chances) == 1:
             return left
         if not self.lasting:
@@ -146,9 +146,9 @@ class Late:
 
 
 class Calendar:
-    """Rewards of single pulls by the round in which they arrive, for a block: [W, 2K, R, B].
+    """Rewards of single pulls by the round of their arrival, for a block: [W, 2K, R, B].
 
-    W is the longest wait, and round t has the row t mod W: pulls of each arm, and sums of their rewards.
+    W is the longest delay. Round t has the row t mod W, with each arm's pulls and sum of rewards.
     """
 
     def __init__(self, chances: np.ndarray, arms: int) -> None:
@@ -161,9 +161,9 @@ class Calendar:
     def turn(
         self, rows: Array, u: Array, t: Array, arm: Array, reward: Array
     ) -> tuple[Array, Array, Array]:
-        """The calendar after round t, and the pulls and sums [K, R, B] that have arrived.
+        """The calendar after round t, and the pulls and sums [K, R, B] that arrive in it.
 
-        The reward [R, B] of an arm [R, B] waits as long as u [1, B] says.
+        The reward [R, B] of an arm [R, B] is delayed by an amount that u [1, B] decides.
         """
         longest, (rollouts, size) = len(self.arrived), arm.shape
         wait = jnp.searchsorted(jnp.asarray(self.arrived, u.dtype), u, side="right").astype(jnp.int32)

@@ -1,9 +1,9 @@
 """Jobs on many instances, shared among workers.
 
-Lanes compute each instance by itself. XLA computes blocks of B instances: which instance is which depends
-on the seed alone, B on the problem, the policy and the estimator, and every worker runs the same compiled
-code, one block at a time. So a result has the same bits whatever the number of workers, and of the
-instances only their results, a few numbers each, take memory.
+Lanes compute single instances. XLA computes blocks of B instances, and every worker runs the same compiled
+code, one block at a time. Instances depend on the seed alone, and B on the problem, the policy and the
+estimator. So results have the same bits for any number of workers, and an instance takes memory only for
+its results, a few numbers.
 """
 
 import collections
@@ -45,19 +45,19 @@ class Where(TypedDict, total=False):
 
 
 def check_where(given: Iterable[str]) -> None:
-    """Raises an error for arguments that are none of these, as for any function."""
+    """Raises an error for unknown arguments, as Python does for any function."""
     for name in given:
         if name not in Where.__annotations__:
             raise TypeError(f"got an unexpected keyword argument {name!r}")
 
 
 class Workers(NamedTuple):
-    """Who computes blocks, and how much memory there is for it."""
+    """What computes blocks, and within how much memory."""
 
     devices: tuple[Any, ...]
     """the device of each worker"""
     memory: int | None
-    """bytes for blocks and their results; None if nobody counts them"""
+    """bytes for blocks and their results; None for no limit"""
     engine: str | None = None
     """lanes or xla; None for the usual choice"""
 
@@ -65,8 +65,8 @@ class Workers(NamedTuple):
 def workers(**where: Unpack[Where]) -> Workers:
     """A worker on every local device, or on the CPU one for each core.
 
-    A CPU that JAX sees as one device runs several blocks at a time, one per worker. Without a limit of
-    memory, what is free may be taken.
+    A CPU that JAX sees as one device runs several blocks at a time, one per worker. Without a memory limit,
+    free memory may be used.
     """
     check_where(where)
     count = where.get("devices")
@@ -101,7 +101,7 @@ class BlockJob(NamedTuple):
     separable: bool = False
     """whether all results end in an axis of instances, so that each can be computed by itself"""
     known: dict[Workers, tuple[Any, tuple[Any, ...]]] | None = None
-    """for a job that is repeated: what computes operands of these shapes, and on which workers"""
+    """for a repeated job: the kernel and the workers that were found before"""
 
     @property
     def blocks(self) -> int:
@@ -140,8 +140,8 @@ class BlockJob(NamedTuple):
 def map_blocks(job: BlockJob, on: Workers, report: Callable[[float], None] | None = None) -> list[Any]:
     """The results of all blocks as NumPy arrays.
 
-    Of several processes each does a part of the blocks, and all have the results. `report` is told how
-    many blocks are done. No more blocks are computed at a time than there is memory for.
+    Several processes share the blocks, and each gets all results. `report` is told how many blocks are
+    done. Only as many blocks are computed at a time as fit into memory.
     """
     (kernel, devices), total = job.prepare(on), job.blocks
     if kernel is None:
@@ -162,7 +162,7 @@ def map_blocks(job: BlockJob, on: Workers, report: Callable[[float], None] | Non
 
 
 def _by_xla(job: BlockJob, devices: tuple[Any, ...]) -> tuple[Callable[[int], Any], Any]:
-    """What computes a block, and the shapes of its results."""
+    """A function that computes a block, and the shapes of its results."""
     function, operands = functools.partial(job.function, *job.settings), job.operands
     alone = len(set(devices)) == 1
     copies = {} if alone else {device: jax.device_put(operands, device) for device in set(devices)}
@@ -182,7 +182,7 @@ def _in_lanes(job: BlockJob, kernel: Any) -> Callable[[int], Any]:
 
 
 def _in_parallel(run: Callable[[int], Any], blocks: range, count: int) -> Iterator[Any]:
-    """The results in order. Only a few blocks wait at a time, so an interruption ends soon."""
+    """The results in order. Only a few blocks are queued at a time, so interruptions take effect soon."""
     waiting: collections.deque[Future[Any]] = collections.deque()
     for block in blocks:
         waiting.append(_threads(count).submit(run, block))

@@ -1,7 +1,7 @@
-"""What went wrong where numbers came out that are none: the round, the instance and the policy.
+"""Diagnoses NaNs: names the policy, the instance and the round.
 
-Rollouts only notice that something was wrong. To say what, the instance and its neighbour are played once
-more, and all rounds are looked at.
+Rollouts only notice that something is wrong. To find out what, the instance and its neighbour are played
+once more, and every round is examined.
 """
 
 from functools import partial
@@ -18,7 +18,7 @@ from gradband.engine.rollout import Operands, RolloutSpec, play
 from gradband.policies import Params, Policy
 from gradband.problems import Problem
 
-TWO = 2  # instances that are played again: one alone would be compiled to other code
+TWO = 2  # instances that are played again: a single one would be compiled differently
 
 
 def fault(
@@ -31,9 +31,9 @@ def fault(
     temperature: float | None = None,
     iteration: int | None = None,
 ) -> str:
-    """A sentence on the first instance whose regret is not a number, or none if all are numbers.
+    """Describes the first instance whose regret is NaN; "" if there is none.
 
-    Rounds are counted from 1, instances from 0. The key may be that of many iterations.
+    Rounds are counted from 1, instances from 0. With an `iteration`, the key is that of all iterations.
     """
     if np.isfinite(regrets).all():
         return ""
@@ -57,7 +57,7 @@ def fault(
     off = seen["off"][:, :, place]  # [n, R]
     rounds, found = np.nonzero(~(off < FAULT))
     if not len(rounds):
-        return f"{policy.name} has a regret that is not a number on {where}"
+        return f"the regret of {policy.name} is NaN on {where}"
     t, run = rounds[0], found[0]
     where = f"in round {t + 1} of {where}"
     reward = seen["reward"][t, run, place]
@@ -73,8 +73,8 @@ def fault(
 
 @partial(jax.jit, static_argnums=0)
 def _play(spec: RolloutSpec, given: Operands) -> Any:
-    """What is seen of each round [n, R, B], and means [K, 1, B] with their round [1, B]: the first that are
-    not allowed, or the last."""
+    """What is seen of each round [n, R, B], and the first means [K, 1, B] that are not allowed, with their
+    round [1, B], or the last means."""
     problem = given.problem
 
     def record(round: Round) -> dict[str, Any]:
@@ -99,6 +99,6 @@ def _play(spec: RolloutSpec, given: Operands) -> Any:
 
 
 def _allowed(problem: Problem, means: Any) -> Any:
-    """Which means are numbers that the problem allows."""
+    """Whether means are allowed by the problem."""
     low, high = (0, 1) if problem.unit else (-LARGEST, LARGEST)
     return (means >= low) & (means <= high)

@@ -1,8 +1,8 @@
-"""Which engine computes a job: lanes on a CPU, XLA for whatever lanes do not support.
+"""Chooses the engine for a job: lanes on a CPU, XLA for whatever lanes do not support.
 
-Lanes play instances one per vector lane (`gradband.engine.lanes`). XLA has GPUs and TPUs, gradients in
-reverse mode, sums over a block's instances, and operations that lanes do not know. The choice is made for
-each program, and logged at the level INFO of the logger `gradband`.
+Lanes play one instance per vector lane (`gradband.engine.lanes`). XLA serves GPUs and TPUs, gradients in
+reverse mode, sums over a block's instances, and operations that lanes lack. The choice is made for each
+program, and logged by the logger `gradband` at the level INFO.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ log = logging.getLogger("gradband")
 
 
 def named(engine: str | None) -> str | None:
-    """The engine that was asked for, here or by the environment variable; None for the usual choice."""
+    """The engine that was requested, by argument or environment variable; None for the usual choice."""
     engine = engine or os.environ.get(VARIABLE) or None
     if engine is not None and engine not in ENGINES:
         raise unknown("engine", engine, ENGINES)
@@ -34,7 +34,7 @@ def named(engine: str | None) -> str | None:
 
 
 _kernels: dict[Any, Any] = {}
-"""kernels, or the reason why there is none, by what they are compiled from"""
+"""kernels, or the reason why there is none, by all that decides them"""
 _lock = threading.Lock()
 
 
@@ -42,7 +42,7 @@ def kernel_for(job: Any, engine: str | None, platform: str) -> Any:
     """The kernel that computes a job's instances in lanes, or None if XLA does."""
     if engine == "xla" or platform != "cpu" or not job.separable:
         if engine == "lanes":
-            raise InputError("lanes compute each instance by itself on a CPU: this needs the engine xla")
+            raise InputError("lanes compute single instances on a CPU: this needs the engine xla")
         return None
     leaves, tree = jax.tree.flatten(job.operands)
     shapes = tuple((np.shape(leaf), getattr(leaf, "dtype", type(leaf))) for leaf in leaves)
@@ -65,7 +65,8 @@ def _build(job: Any) -> Any:
     spec, *rest = job.settings
     began = time.perf_counter()
     try:
-        from gradband.engine.lanes.kernel import Kernel, is_fit
+        from gradband.engine.lanes.compiler import is_fit
+        from gradband.engine.lanes.kernel import Kernel
 
         if not is_fit():
             raise ImportError("this processor has no fused multiply-add")
@@ -73,7 +74,7 @@ def _build(job: Any) -> Any:
         one = functools.partial(job.function.__wrapped__, dataclasses.replace(spec, size=1), *rest)
         name = identity.name_of(job.function, job.settings, job.operands)
         found: Any = Kernel(one, job.operands, name)
-    except Exception as error:  # whatever went wrong, XLA computes the same, or says what is wrong
+    except Exception as error:  # XLA computes the same, or says what is wrong
         found = f"{error}" or type(error).__name__
     words = f"left to XLA: {found}" if isinstance(found, str) else "in lanes"
     what = f"{job.function.__name__.strip('_')} {spec.policy.name}"

@@ -1,7 +1,7 @@
-"""Names for programs that are known before anything is traced, which takes longer than most kernels run.
+"""Names programs before they are traced, since tracing takes longer than most kernels run.
 
-A program of the library alone is decided by its source, its settings and the shapes of its operands. One
-with code of the user's own, such as a policy or a sampler, has no such name, and is always traced.
+A program of the library's own parts is decided by the library's source, its settings and the shapes of its
+operands. One with code of the user's, such as a policy or a sampler, has no name and is always traced.
 """
 
 import hashlib
@@ -20,11 +20,11 @@ DECIDING = ("jax", "jaxlib", "numpy", "llvmlite")  # packages whose version may 
 
 
 class UnknownError(Exception):
-    """Something that the library's source does not decide."""
+    """A program depends on something outside the library's source."""
 
 
 def name_of(function: Any, settings: tuple[Any, ...], operands: tuple[Any, ...]) -> str | None:
-    """What identifies a program in any process, or None if only tracing can tell."""
+    """A name that identifies a program in any process, or None if it must be traced."""
     leaves, tree = jax.tree.flatten(operands)
     shapes = [(np.shape(leaf), str(getattr(leaf, "dtype", type(leaf)))) for leaf in leaves]
     try:
@@ -36,7 +36,7 @@ def name_of(function: Any, settings: tuple[Any, ...], operands: tuple[Any, ...])
 
 @cache
 def _source() -> str:
-    """The library's files as Python's own cache identifies them, and versions of what else decides."""
+    """The library's files, by size and time as for Python's own cache, and versions of other packages."""
     root = Path(__file__).parents[1]
     files = [(str(path.relative_to(root)), path.stat()) for path in sorted(root.rglob("*.py"))]
     found = [f"{name} {stat.st_mtime_ns} {stat.st_size}" for name, stat in files]

@@ -46,9 +46,9 @@ def _play(
 def endings_job(
     policy: Policy, problem: Problem, params: Params, key: Array, instances: int
 ) -> blocks.BlockJob:
-    """How tests end on the key's instances: pulls [K] and sums of rewards [K], and the recommended arm.
+    """How tests end on the key's instances: pulls [K], sums of rewards [K] and the recommended arm.
 
-    The problem must have pulls afterwards, since only then a policy recommends an arm.
+    The problem must have pulls afterwards: a policy recommends an arm only for those.
     """
     spec = RolloutSpec(policy.compiled(), blocks.block_size(problem.arms))
     return blocks.BlockJob(_end, (spec,), (problem, params, key), instances, spec.size, separable=True)

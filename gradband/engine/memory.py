@@ -1,7 +1,7 @@
-"""Memory: how much a computation takes, and how many blocks may be computed at a time.
+"""Memory: how much a computation takes, and how many blocks can be computed at a time.
 
-What a function takes is read off its trace, before anything is compiled: the arrays that are alive at once.
-The arrays of a block's rounds, kept for a gradient, are nearly all of it.
+The memory of a function is estimated from its trace, before anything is compiled, as the arrays that are
+alive at once. Nearly all of it is the arrays of a block's rounds that are stored for a gradient.
 """
 
 import functools
@@ -19,14 +19,14 @@ from gradband.core import resources
 from gradband.core.errors import InputError, shown
 
 AT_REST = 600_000_000
-"""bytes that a process takes without any blocks: Python, JAX, and the compiler at work"""
+"""bytes of a process without any blocks: Python, JAX and the compiler"""
 UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 UNITS |= {"k": 2**10, "kib": 2**10, "m": 2**20, "mib": 2**20}
 UNITS |= {"g": 2**30, "gib": 2**30, "t": 2**40, "tib": 2**40}
 
 
 def parse(given: int | str) -> int:
-    """A number of bytes, or what a text such as 2GB stands for.
+    """The number of bytes that a number or a text such as 2GB means.
 
     >>> parse("1.5 GB"), parse("512MiB")
     (1500000000, 536870912)
@@ -46,14 +46,14 @@ class Needs(NamedTuple):
     """Bytes of a computation in blocks."""
 
     shared: int
-    """what all blocks read"""
+    """shared by all blocks"""
     block: int
-    """what one takes while it is computed"""
+    """for each block while it is computed"""
     result: int
-    """what is kept of one afterwards"""
+    """for each block's results"""
 
     def total(self, blocks: int, at_once: int) -> int:
-        """Bytes of so many blocks. Results are kept, and then joined in double precision."""
+        """Bytes for these blocks. All results are kept, then joined in double precision."""
         return self.shared + min(blocks, at_once) * self.block + 3 * blocks * self.result
 
 
@@ -72,7 +72,7 @@ def budget(limit: int | str | None) -> int | None:
 
 
 def at_once(needs: Needs, blocks: int, wanted: int, most: int, what: str) -> int:
-    """How many blocks may be computed at a time, at most as many as are wanted."""
+    """How many blocks fit into memory at a time, at most `wanted`."""
     least = needs.total(blocks, 1)
     if least > most:
         raise InputError(
@@ -84,7 +84,7 @@ def at_once(needs: Needs, blocks: int, wanted: int, most: int, what: str) -> int
 
 
 def estimate(function: Callable[..., Any], settings: tuple[Any, ...], operands: tuple[Any, ...]) -> Needs:
-    """What `function(*settings, *operands)`, a function of a block, takes, from its trace."""
+    """Memory for `function(*settings, *operands)`, a function of a block, from its trace."""
     leaves, tree = jax.tree.flatten(operands)
     shapes = tuple((np.shape(leaf), leaf.dtype) for leaf in leaves)
     return _traced(function, settings, tree, shapes)
@@ -99,7 +99,7 @@ def _traced(function: Callable[..., Any], settings: tuple[Any, ...], tree: Any, 
 
 
 def _most(jaxpr: Any) -> int:
-    """Bytes that are alive at once, at most, while operations run one after the other."""
+    """The most bytes that are alive at once while operations run one after another."""
     last = {v: i for i, equation in enumerate(jaxpr.eqns) for v in equation.invars if _named(v)}
     last |= {v: len(jaxpr.eqns) for v in jaxpr.outvars if _named(v)}
     alive = most = sum(map(_size, (*jaxpr.invars, *jaxpr.constvars)))
@@ -113,7 +113,7 @@ def _most(jaxpr: Any) -> int:
 
 
 def _inside(equation: Any) -> Iterator[Any]:
-    """The jaxprs that an operation runs: the body of a loop, or a function that is called."""
+    """The jaxprs that an operation runs, such as the body of a loop."""
     for parameter in jax.tree.leaves(list(equation.params.values()), is_leaf=_is_jaxpr):
         if _is_jaxpr(parameter):
             yield getattr(parameter, "jaxpr", parameter)

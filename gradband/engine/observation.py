@@ -1,4 +1,4 @@
-"""What is seen of a round, and the regret that it adds up to."""
+"""What is observed of a round, and running sums of regret."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -8,11 +8,11 @@ from jax import Array
 
 from gradband.problems import Problem
 
-FAULT = 1e-3  # what rounding in float32 stays below
+FAULT = 1e-3  # rounding in float32 stays below this
 
 
 class Round(NamedTuple):
-    """What is seen of a round; `mean` and `best_…` are None where means are unknown."""
+    """What is observed of a round; `mean` and `best_…` are None where means are unknown."""
 
     t: Array
     """rounds before this one"""
@@ -35,14 +35,14 @@ class Round(NamedTuple):
     log_probs: Array | None = None
     """log p of all arms [K, R, B]; None for policies without a density"""
     luck: Array | None = None
-    """what the policy hears, less the pulled arm's mean [R, B]"""
+    """what the policy observes minus the pulled arm's mean [R, B]"""
     after: tuple[Array, Array] | None = None
-    """log p of all arms [K, R, B] in the next round, had the reward been 0 or 1, if asked for"""
+    """log p of all arms [K, R, B] in the next round if the reward had been 0 or 1, if requested"""
     off: Array | None = None
     """how far probabilities are from a sum of 1, or a reward from its range [R, B]"""
     reference: Array | None = None
-    """the reference's probabilities of all arms [K, R, B], or its choice as 0 and 1, or what it is asked
-    for instead, if there is one"""
+    """of the reference, if there is one: its probabilities of all arms [K, R, B], its choice as 0 and 1, or
+    the judge's numbers"""
     pulls: Array | None = None
     """in batches, how often each arm is pulled [K, R, B]"""
     sums: Array | None = None
@@ -54,9 +54,9 @@ class Round(NamedTuple):
 
 
 class Sum(NamedTuple):
-    """A running sum with what rounding took from it (Kahan, 1965).
+    """A running sum that is corrected for rounding (Kahan, 1965).
 
-    In float32, a million additions of .6 would be off by a percent.
+    In float32, a million plain additions of .6 would be off by a percent.
     """
 
     value: Array

@@ -1,7 +1,7 @@
-"""Several processes, on one machine or on many, that do the same work, each a part of its blocks.
+"""Several processes, on one machine or many, that share the blocks of the same work.
 
-JAX's distributed runtime connects them. All of them hold the same parameters and come to the same results;
-the first one writes files.
+JAX's distributed runtime connects them. All hold the same parameters and get the same results; the first
+one writes files.
 """
 
 import contextlib
@@ -23,15 +23,15 @@ from gradband.core.errors import InputError, OthersEndedError, whole
 
 HEARTBEAT = 10  # seconds without a sign of life after which a process counts as dead
 PATIENCE = 120  # seconds to wait for the others at the start
-SILENCE = 6  # seconds of waiting for another process after which that is said
-FAREWELL = 5  # seconds that a process that fails waits for the others to fail too
+SILENCE = 6  # seconds of waiting for another process before a warning
+FAREWELL = 5  # seconds that a failing process waits for the others to fail too
 
 
 def connect(coordinator: str | None = None, count: int | None = None, rank: int | None = None) -> None:
-    """Connects this process with the others, before anything else is asked of JAX.
+    """Connects this process with the others. Call it before any other use of JAX.
 
-    Under Slurm, Open MPI or Kubernetes, JAX finds them by itself. Otherwise all processes are told the
-    address of the first, `host:port`, how many they are, and each its number.
+    Under Slurm, Open MPI or Kubernetes, JAX finds the others. Otherwise every process needs the address of
+    the first, `host:port`, the number of processes, and its own number.
     """
     given = [value is not None for value in (coordinator, count, rank)]
     if any(given) and not all(given):
@@ -70,7 +70,7 @@ def connect(coordinator: str | None = None, count: int | None = None, rank: int 
 
 @contextlib.contextmanager
 def _no_output() -> Iterator[None]:
-    """Keeps from standard output what gloo writes there of its peers."""
+    """Suppresses gloo's messages about its peers on standard output."""
     kept = os.dup(1)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
@@ -83,17 +83,17 @@ def _no_output() -> Iterator[None]:
 
 
 _waiting: dict[str, float] = {}
-"""since when this process has waited for others, if it does"""
+"""since when this process has been waiting for others, if it is"""
 
 
 def _watch() -> None:
-    """Warns that another process does not answer: if it has ended, JAX ends this one without our words."""
+    """Warns if another process does not answer: JAX would end this one without a clear error."""
     patience = float(SILENCE)
     while True:
         time.sleep(1)
         since = _waiting.get("since", math.inf)
         if time.monotonic() - since > patience:
-            patience *= 4  # where waiting is usual, it is not said again and again
+            patience *= 4  # slow runs should not warn again and again
             print(
                 "gradband: another process of this run has not answered for some seconds; if it or its "
                 "machine has failed, this one stops too within half a minute: everything up to the last "
@@ -104,10 +104,10 @@ def _watch() -> None:
 
 
 def leave(status: int) -> None:
-    """Sees to it that a process that failed ends soon.
+    """Ends a failed process soon.
 
-    In an orderly end JAX waits for the other processes, which is right if they fail for the same reason,
-    and would take minutes if they wait for this one.
+    On a normal exit JAX waits for the other processes. That is right if they fail for the same reason, but
+    takes minutes if they wait for this one.
     """
     if jax.distributed.is_initialized():
         timer = threading.Timer(FAREWELL, os._exit, (status,))
@@ -131,13 +131,13 @@ def mine(blocks: int) -> range:
 
 
 def gathered(results: list[Any], like: Any, blocks: int) -> list[Any]:
-    """The results of all processes in the order of blocks, from those of `mine`, to the bit.
+    """The results of all processes in the order of blocks, with the same bits, from those of `mine`.
 
-    They are all of the shapes and types that `like` has.
+    All have the shapes and types of `like`.
     """
     leaves, tree = jax.tree.flatten(like)
     sizes = [leaf.size * leaf.dtype.itemsize for leaf in leaves]
-    shape = -(-blocks // count()), sum(sizes)  # whoever has a block less fills up with zeros
+    shape = -(-blocks // count()), sum(sizes)  # processes with a block less add zeros
     buffer = np.zeros(math.prod(shape) + 1, np.uint8)
     buffer[-1] = _asked["here"]
     for row, result in zip(buffer[:-1].reshape(shape), results, strict=False):
@@ -159,13 +159,13 @@ def gathered(results: list[Any], like: Any, blocks: int) -> list[Any]:
 
 
 _asked = {"here": 0, "anywhere": 0}
-"""the signal to stop that this process was sent, and the one that all know of: results carry it along"""
+"""the stop signal that this process received, and the one that all know of, which results carry along"""
 
 
 def agreed(number: int, last: bool = False) -> int:
-    """The signal to stop, once all processes know of it, so that all leave after the same iteration.
+    """The stop signal, once all processes know of it, so that all stop after the same iteration.
 
-    What one was sent the others hear of with the next results, or at once if there are none to come.
+    The others learn of it with the next results, or at once if these were the last.
     """
     if count() == 1:
         return number
@@ -176,7 +176,7 @@ def agreed(number: int, last: bool = False) -> int:
 
 
 def shared(data: bytes) -> bytes:
-    """What the first process has, in all of them."""
+    """The first process's data, in all processes."""
     if count() == 1:
         return data
     length = int(_collected(np.array([len(data)], np.int32))[0, 0])

@@ -1,8 +1,8 @@
 """Rollout: plays a policy on a block of instances. This is the only loop over rounds.
 
 All R rollouts on B instances advance together; every array ends in (R, B). The reward table Y is
-virtual: a reward is a function of the seed, the instance, the round and the arm, so every run sees
-the same Y and none of it is stored.
+never stored: a reward is a function of the seed, the instance, the round and the arm, so every
+rollout sees the same Y.
 """
 
 import dataclasses
@@ -44,15 +44,15 @@ class RolloutSpec:
     rollouts: int = 1
     """on each instance, R"""
     kept: bool = False
-    """a gradient through the rollout keeps the states of the rounds and what policies name `KEPT`, and
-    computes the rest of a round again"""
+    """a gradient through the rollout stores the states of all rounds and what policies name `KEPT`, and
+    recomputes the rest of a round"""
     look_ahead: bool = False
-    """finds a round's `after`, at the price of two more updates"""
+    """whether rounds have `after`, which costs two more updates"""
     reference: Policy | None = None
-    """a policy that observes the same arms and rewards, and says in every round what it would do"""
+    """a policy that observes the same arms and rewards, and is asked in every round what it would do"""
     judge: Callable[[Any, Params, Any], Array] | None = None
-    """what the reference says instead: a function of it, its parameters and its state, with a number [K]
-    for each arm"""
+    """what the reference is asked instead: a function of it, its parameters and its state that gives a
+    number for each arm [K]"""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -60,7 +60,7 @@ class RolloutSpec:
 
 
 class Operands(NamedTuple):
-    """What a rollout computes with."""
+    """The operands of a rollout."""
 
     problem: Problem
     params: Params
@@ -83,12 +83,12 @@ def play(
     start: Callable[[Array], Any],
     record: Callable[[Round], Any] = _nothing,
 ) -> tuple[Any, Any, Round | None]:
-    """Plays each instance of a block R times, and returns what was observed, what was recorded, and what
-    comes afterwards as one more round, if anything does.
+    """Plays each instance of a block R times. Returns what was observed, what was recorded, and, if the
+    problem has pulls afterwards, these as one more round.
 
-    `start(log_prob)` is what is seen before the first round, given the log-probability [R, B] of the
+    `start(log_prob)` is the observation before the first round, given the log-probability [R, B] of the
     latent. `observe(seen, round) → seen` is called in every round; what it does not use costs nothing.
-    `record(round)` is kept of all rounds [n, …].
+    `record(round)` is stored for all rounds [n, …].
     """
     rollout = _Rollout(spec, given)
     rounds = jnp.arange(given.problem.rounds, dtype=jnp.uint32)
@@ -97,9 +97,8 @@ def play(
     def step(carry: Any, at: tuple[Array, Any]) -> tuple[Any, Any]:
         (states, own, seen), (t, drawn) = carry, at
         states, round = rollout.round(states, drawn if spec.kept else own, t)
-        # The next round's bits are made here, and carried, so that the compiler computes them
-        # once, in a loop of their own, rather than inside everything that reads them. Where rounds
-        # are kept anyway, so are bits, all made at once.
+        # The next round's bits are computed here and carried. Otherwise XLA would compute them again
+        # inside everything that reads them. If rounds are stored anyway, all bits are computed first.
         return (states, None if spec.kept else rollout.bits(t + 1), observe(seen, round)), record(round)
 
     states, score = rollout.begin()
@@ -258,7 +257,7 @@ class _Rollout:
         pulls, log_probs = _pull_many(policy, key, params, state, self.temperature, problem.pulls_per_round)
         before = t * np.uint32(problem.pulls_per_round)
         pulls, means = checkpoint_name(pulls, KEPT), problem.prior.means_at(instance, before)
-        # Each arm has a noise of its own, the same in all rollouts.
+        # Each arm has its own noise, the same in all rollouts.
         sums = checkpoint_name(problem.prior.sums(reward_key, instance, pulls, before), KEPT)
         log_prob = off = jnp.zeros(())
         if log_probs is not None:
@@ -325,8 +324,8 @@ def _begin(policy: Policy, params: Params, bits: Array) -> tuple[Any, Array]:
 def _pull(
     policy: Policy, key: Array, params: Params, state: Any, t: Array, temperature: Scalar | None
 ) -> tuple[Array, Array | None, Array]:
-    """The arm that a policy pulls in round t, log p [K] if it has a density, and how far that is from
-    being one."""
+    """The arm that a policy pulls in round t, log p [K] if it has a density, and how far the probabilities
+    are from a sum of 1."""
     if not policy.differentiable:
         arm = policy.act(key, params, state)
         return arm, None, jnp.where((arm >= 0) & (arm < policy.arms), 0.0, jnp.inf)
@@ -361,9 +360,9 @@ def _tempered(log_probs: Array, temperature: Scalar | None) -> Array:
 def _choose(bits: Array, log_probs: Array) -> tuple[Array, Array]:
     """An index drawn from log-probabilities [K] by inverting their distribution function, and their sum.
 
-    An index comes out, with no derivative, so tangents pass through a whole rollout untouched. An
-    entry of probability 0 is never chosen, whatever the rounding of the sum, and u is never 0, which
-    would choose an entry of probability 10⁻²⁰ once in a few million draws and shake θ with its score.
+    An index has no derivative, so no tangents pass through it. An entry of probability 0 is never chosen,
+    however sums are rounded. And u is never 0: that would choose an entry of probability 10⁻²⁰ once in a
+    few million draws, and its score would throw θ off.
     """
     probabilities = jnp.exp(jax.lax.stop_gradient(log_probs))
     count = log_probs.shape[0]
@@ -380,7 +379,7 @@ def _choose(bits: Array, log_probs: Array) -> tuple[Array, Array]:
     passed = point >= edges
     group = jnp.sum(passed)
     own = jnp.where(one_hot(group, groups)[:, None], table, 0).sum(0)
-    # Where a group begins, entries that a running sum over all would not notice have no share either.
+    # At the start of a group, skip entries that a running sum over all entries would round away.
     rest = jnp.maximum(point - jnp.where(passed, edges, 0).max(), np.float32(2.0**-25) * edges[-1])
     inner = jax.lax.cummax(jnp.cumsum(own))
     place = jnp.where(rest < inner[-1], jnp.sum(rest >= inner), jnp.argmax(own))

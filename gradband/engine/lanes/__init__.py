@@ -1,5 +1,6 @@
-"""Lanes: a function of one instance, traced by JAX, as a kernel that plays a vector of instances at a time.
+"""Lanes: compiles a function of one instance, traced by JAX, to a kernel with one instance per vector lane.
 
-Read `writer` first (numbers and instructions), then `arrays`, `rules` and `control` (what becomes of JAX's
-operations), then `kernel` (compiling and calling). Nothing here knows of bandits.
+Read `writer` first (numbers and instructions), then `arrays`, `entries`, `rules` and `control` (JAX's
+operations), then `program`, `compiler` and `kernel` (assembly, machine code and calls). Nothing here knows
+about bandits.
 """

@@ -1,9 +1,8 @@
 """Arrays of numbers in a kernel.
 
-A small array is a NumPy array of `Scalar`s: moving its entries about leaves no instruction. A large one is
-a `Lazy` array, a function from an index to an entry, so that operations on it are one loop over its
-entries, however many operations there are. It is kept in memory only where entries would be computed again
-and again.
+A small array is a NumPy array of `Scalar`s: moving its entries costs no instruction. A large one is a
+`Lazy` array, a function from an index to an entry, so any number of operations on it become one loop over
+its entries. It is stored in memory only if entries would otherwise be computed several times.
 """
 
 import itertools
@@ -19,15 +18,15 @@ KINDS = {"float32": "f", "int32": "i", "uint32": "u", "bool": "b"}
 KINDS |= {"uint16": "u", "uint8": "u", "int16": "i", "int8": "i"}  # in tables
 LONGEST, LARGEST = 16, 64  # axis and size up to which arrays are small
 UNROLLED = 16  # entries that one turn of a loop computes
-CHEAP = 2  # operations that are computed again rather than kept
-CHAINS = 4  # sums that run side by side: one alone would wait for its last addition
+CHEAP = 2  # operations up to which entries are computed again rather than stored
+CHAINS = 4  # partial sums side by side: in a single one, each addition would wait for the one before
 
 Entry = Any
 """a `Scalar`, or a `Key`"""
 Value = Any
 """a NumPy array of entries, or a `Lazy` array"""
 Place = Any
-"""where an entry is along an axis: a whole number that is known now, or a `Scalar`"""
+"""a position along an axis: a Python integer, or a `Scalar` that is known only when the kernel runs"""
 Index = tuple[Place, ...]
 Shape = Sequence[int]
 
@@ -42,9 +41,9 @@ class Key:
 
 
 class Lazy:
-    """An array whose entries are written where they are needed, at a `cost` in operations.
+    """An array whose entries are computed where they are needed, at a `cost` in operations.
 
-    `anywhere` says whether lanes may ask for different entries, as they may of memory.
+    `anywhere` says whether lanes may read different entries at once, as they may from memory.
     """
 
     def __init__(
@@ -88,7 +87,7 @@ def times(e: Writer, a: Place, n: int) -> Place:
 
 
 def flat_place(e: Writer, shape: Shape, index: Index) -> Place:
-    """Where an entry is in row-major order."""
+    """The position of an entry in row-major order."""
     place: Place = 0
     for size, own in zip(shape, index, strict=True):
         place = plus(e, times(e, place, size), own)
@@ -104,7 +103,7 @@ def every(shape: Shape) -> Iterable[Index]:
 
 
 def entry(e: Writer, value: Value, index: Index) -> Entry:
-    """An entry at an index that all lanes share, or of an array in memory at any."""
+    """An entry at an index that all lanes share; of an array in memory, at any index."""
     if isinstance(value, Lazy):
         return value.at(index)
     if any(isinstance(place, Scalar) for place in index):
@@ -113,12 +112,12 @@ def entry(e: Writer, value: Value, index: Index) -> Entry:
 
 
 def matching(e: Writer, value: Value, index: Index) -> Entry:
-    """The entry that goes with another array's index: axes of length 1 go with all of it."""
+    """The entry at another array's index: axes of length 1 are repeated."""
     return entry(e, value, tuple(0 if n == 1 else at for n, at in zip(value.shape, index, strict=False)))
 
 
 def force(e: Writer, value: Value) -> np.ndarray:
-    """A small array of what may be a lazy one."""
+    """A small array as a NumPy array, even if it is lazy."""
     if isinstance(value, np.ndarray):
         return value
     if is_large(value.shape):
@@ -127,7 +126,7 @@ def force(e: Writer, value: Value) -> np.ndarray:
 
 
 def settle(e: Writer, shape: Shape, at: Callable[[Index], Entry], cost: float, uses: int = 1) -> Value:
-    """The array with these entries: written now if it is small, kept if it is used often, else lazy."""
+    """The array with these entries: computed now if small, stored if used more than once, else lazy."""
     if not is_large(shape):
         return fill(shape, map(at, every(shape)))
     value = Lazy(shape, at, cost)
@@ -135,7 +134,7 @@ def settle(e: Writer, shape: Shape, at: Callable[[Index], Entry], cost: float, u
 
 
 def for_each(e: Writer, shape: Shape, body: Callable[[Index], None]) -> None:
-    """`body(index)` for all indices: loops over the first axes, and no loop over the last ones."""
+    """Calls `body(index)` for all indices, with loops over the first axes and the last ones unrolled."""
     axes = len(shape)
     while axes and math.prod(shape[axes - 1 :]) <= UNROLLED:
         axes -= 1
@@ -155,10 +154,19 @@ def for_each(e: Writer, shape: Shape, body: Callable[[Index], None]) -> None:
     inside(0, ())
 
 
+def for_each_of(e: Writer, value: Value, body: Callable[[Index], None]) -> None:
+    """Calls `body(index)` for all entries of an array; a small one is in registers, which need no loop."""
+    if isinstance(value, Lazy):
+        for_each(e, value.shape, body)
+        return
+    for index in every(value.shape):
+        body(index)
+
+
 def fold(
     e: Writer, count: int, rule: Callable[[Entry, Entry], Entry], at: Callable[[Place], list[Entry]]
 ) -> list[Entry]:
-    """Reductions side by side of the entries that `at(step)` gives for the steps 0, …, `count` − 1."""
+    """Reduces the entries that `at(step)` gives for the steps 0, …, `count` − 1, each place by itself."""
     found = at(0)
     width = len(found)
     chains = CHAINS if count > LONGEST and width < CHAINS else 1
@@ -185,7 +193,7 @@ def fold(
 
 
 def constants(e: Writer, value: Any, kind: str) -> Value:
-    """An array of known numbers; a large one is read from memory."""
+    """An array of constants; a large one is read from memory."""
     value = np.asarray(value)
     if not is_large(value.shape):
         return fill(value.shape, (constant(kind, entry) for entry in value.reshape(-1)))
@@ -211,7 +219,7 @@ def table(e: Writer, base: Scalar, shape: Shape, dtype: Any) -> Lazy:
         wanted = e.binary("mul", place, i(size))
         if size == 4:
             return e.convert(e.gather(base, stored, wanted), kind)
-        # Gathers read 4 bytes, the last of them from a place that is still inside.
+        # Gathers read 4 bytes, so the last one begins earlier to stay inside.
         read = e.call("smin", "i", wanted, i(count * size - 4))
         word = e.gather(base, kind, e.widen(read))
         behind = e.binary("mul", e.binary("sub", wanted, read), i(8))
@@ -222,7 +230,7 @@ def table(e: Writer, base: Scalar, shape: Shape, dtype: Any) -> Lazy:
 
 
 class Slot:
-    """A piece of a kernel's memory, free again as soon as nothing in the writer refers to it."""
+    """A piece of a kernel's memory, reused once nothing refers to this object."""
 
     def __init__(self, e: Writer, size: int, fresh: bool = False) -> None:
         self.e, self.size = e, size
@@ -239,7 +247,7 @@ class Slot:
 
 
 def keep(e: Writer, value: Value) -> Lazy:
-    """The array in memory, one vector per entry; a key takes two."""
+    """Stores the array in memory, one vector per entry, two per key."""
     if isinstance(value, Lazy) and value.anywhere:
         return value
     kinds = [word.kind for word in words_of(entry(e, value, (0,) * value.ndim))]
@@ -261,11 +269,7 @@ def write(e: Writer, base: Scalar, value: Value) -> None:
         for part, word in enumerate(words):
             e.store(base, word, number(plus(e, place, part)))
 
-    if isinstance(value, Lazy):
-        for_each(e, value.shape, body)
-        return
-    for index in every(value.shape):  # there is no loop over registers
-        body(index)
+    for_each_of(e, value, body)
 
 
 def memory(
@@ -276,8 +280,8 @@ def memory(
     slot: Any = None,
     level: int | None = None,
 ) -> Lazy:
-    """An array that is in memory from now on, one vector per entry and word."""
-    # What is read at this level was not there further out.
+    """An array that is already in memory, one vector per entry and word."""
+    # Loads must not move further out than this level: memory was not written there yet.
     base = Scalar("p", False, e.level if level is None else level, base.text)
     mark = e.label("written")
 
@@ -297,7 +301,7 @@ def memory(
 
 
 def _kept_small(e: Writer, value: np.ndarray) -> Lazy:
-    """A small array in memory, written once, as far out as its entries are known."""
+    """A small array in memory, written once, in the outermost loop in which its entries are known."""
     entries = value.reshape(-1)
     if isinstance(entries[0], Key):
         return keep(e, value)

@@ -1,7 +1,7 @@
-"""Traced functions and their loops.
+"""Plays traced functions and their loops.
 
-The carry of a loop stays in registers, or, if it is large, in two pieces of memory that take turns: one is
-read while the other is written.
+The carry of a loop stays in registers. A large one has two pieces of memory that take turns: one is read
+while the other is written.
 """
 
 from collections import Counter
@@ -36,7 +36,7 @@ from gradband.engine.lanes.entries import kind_of, select
 from gradband.engine.lanes.rules import apply
 from gradband.engine.lanes.writer import Scalar, UnsupportedError, Writer, i
 
-MOST_LINES = 60_000  # of a kernel: the compiler would take longer than XLA's
+MOST_LINES = 60_000  # in a kernel: beyond that, LLVM takes longer to compile than XLA
 INLINED = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "custom_jvp_call": "call_jaxpr"}
 INLINED |= {"custom_vjp_call": "call_jaxpr", "checkpoint": "jaxpr", "remat2": "jaxpr"}
 FORMULAS = {"regularized_incomplete_beta": maths.incomplete_beta}  # with loops of their own
@@ -61,7 +61,7 @@ def play(e: Writer, jaxpr: Any, consts: list[Value], inputs: list[Value]) -> lis
                 continue
             left[atom] -= 1
             if not left[atom]:
-                del known[atom]  # its memory, if it has any, may be used again
+                del known[atom]  # frees its memory, if it has any
         if sum(len(level.lines) for level in e.levels) > MOST_LINES:
             raise UnsupportedError(f"more than {MOST_LINES} instructions")
     return [read(atom) for atom in jaxpr.outvars]
@@ -86,7 +86,7 @@ def _operation(e: Writer, equation: Any, inputs: list[Value], uses: int) -> list
 
 
 class Carry:
-    """Arrays that go round a loop: small ones as registers, large ones as two pieces of memory."""
+    """The arrays that a loop carries: small ones in registers, large ones in two pieces of memory."""
 
     def __init__(self, e: Writer, start: list[Value]) -> None:
         self.e, self.likes = e, start
@@ -104,7 +104,7 @@ class Carry:
             self.start += [slot.base for slot in self.slots[n]]
 
     def unpack(self, carry: list[Scalar]) -> list[Value]:
-        """The arrays that are read."""
+        """The arrays that this turn reads."""
         rest, found = iter(carry), list[Value]()
         for n, like in enumerate(self.likes):
             if n in self.slots:
@@ -116,7 +116,7 @@ class Carry:
         return found
 
     def pack(self, new: list[Value], carry: list[Scalar]) -> list[Scalar]:
-        """Writes the arrays of the next turn."""
+        """Writes the arrays for the next turn."""
         place, found = 0, []
         for n, value in enumerate(new):
             if n in self.slots:
@@ -156,7 +156,7 @@ def _scan(e: Writer, equation: Any, inputs: list[Value]) -> list[Value]:
 
 
 def _rows(e: Writer, x: Value) -> Lazy:
-    """What a loop goes over, so that any row can be read; whole numbers in even steps are computed."""
+    """What a loop runs over, so that any row can be read; whole numbers in even steps are computed."""
     if isinstance(x, Lazy) and not x.cost:
         return x
     numbers: list[Any] = [n.value for n in x] if isinstance(x, np.ndarray) and x.ndim == 1 else [None]
@@ -189,7 +189,7 @@ def _while(e: Writer, equation: Any, inputs: list[Value]) -> list[Value]:
 
 
 def _cond(e: Writer, equation: Any, inputs: list[Value]) -> list[Value]:
-    """All branches are computed, since lanes may differ."""
+    """Computes all branches, since lanes may take different ones."""
     which = force(e, inputs[0]).item()
     results = [play_closed(e, branch, inputs[1:]) for branch in equation.params["branches"]]
     return [_choose(e, which, list(cases)) for cases in zip(*results, strict=True)]

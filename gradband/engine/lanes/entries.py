@@ -1,4 +1,4 @@
-"""What becomes of an array's entries, for operations of JAX that treat each entry alike."""
+"""Rules for JAX's operations that treat each entry of an array alike."""
 
 import math
 from collections.abc import Callable
@@ -76,7 +76,7 @@ EXP, LOG, POWER = _formula(maths.exp), _formula(maths.log), _formula(maths.power
 
 
 def _exp(e: Writer, given: Any, x: Scalar) -> Scalar:
-    """e^x. Of x = a − log s it is e^a / s if e^a is known: what a softmax says twice is computed once."""
+    """e^x; for x = a − log s it is e^a / s if e^a is known, so that a softmax computes it once."""
     if x.value is not None:
         with np.errstate(all="ignore"):
             return constant("f", np.exp(x.value))
@@ -233,4 +233,4 @@ ELEMENTWISE: dict[str, Rule] = {
 }
 COSTS = dict.fromkeys(("exp", "log", "log1p", "expm1", "pow", "erf_inv", "lgamma", "tanh", "logistic"), 10)
 COSTS |= dict.fromkeys(("div", "sqrt", "rem", "random_fold_in"), 5)
-"""what operations cost, if more than 1"""
+"""the cost of operations, where it is not 1"""

@@ -1,6 +1,6 @@
-"""Functions that vector units do not have, as formulas of JAX with errors of a few units in the last place.
+"""Functions that vector units lack, as JAX formulas that are exact to a few units in the last place.
 
-Lanes trace them like everything else. Polynomials are evaluated by `fma`, which rounds once.
+Lanes trace them like everything else. Polynomials use `fma`, which rounds once.
 """
 
 import math

@@ -49,7 +49,7 @@ from gradband.engine.lanes.entries import (
 from gradband.engine.lanes.writer import Scalar, UnsupportedError, Writer, constant, i
 
 LARGEST_MATRIX = 8192  # entries up to which products are faster here than by XLA's libraries
-HIDDEN = 99  # the cost of entries that have a loop of their own
+HIDDEN = 99  # the cost of entries that take a loop each
 
 
 def apply(e: Writer, equation: Any, inputs: list[Value], uses: int) -> list[Value]:
@@ -82,7 +82,7 @@ def _elementwise(e: Writer, name: str, given: Any, inputs: list[Value], shape: S
     return settle(e, shape, lambda index: rule(*(matching(e, x, index) for x in inputs)), cost, uses)
 
 
-# From other places: functions from an index of the result to an entry
+# Moves: functions from an index of the result to an entry
 
 At = Callable[[Index], Entry]
 
@@ -105,7 +105,7 @@ def _reshape(e: Writer, equation: Any, x: Value) -> Any:
 
 
 def _same_place(e: Writer, shape: Shape, other: Shape, index: Index) -> Index:
-    """The index in another shape of what is at this place in row-major order."""
+    """The index in another shape of the entry at the same place in row-major order."""
     own = [(n, place) for n, place in zip(shape, index, strict=True) if n > 1]
     theirs = [n for n in other if n > 1]
     places = [place for _, place in own]
@@ -128,10 +128,7 @@ def _divided(e: Writer, place: Place, n: int) -> tuple[Place, Place]:
 
 def _slice(e: Writer, equation: Any, x: Value) -> At:
     starts, strides = (equation.params[name] for name in ("start_indices", "strides"))
-    steps = list(zip(starts, strides or (1,) * x.ndim, strict=True))
-    return lambda index: entry(
-        e, x, tuple(plus(e, times(e, a, n), s) for a, (s, n) in zip(index, steps, strict=True))
-    )
+    return _stepped(e, x, list(zip(starts, strides or (1,) * x.ndim, strict=True)))
 
 
 def _transpose(e: Writer, equation: Any, x: Value) -> At:
@@ -141,9 +138,13 @@ def _transpose(e: Writer, equation: Any, x: Value) -> At:
 
 def _reverse(e: Writer, equation: Any, x: Value) -> At:
     axes = equation.params["dimensions"]
-    turned = [(n - 1, -1) if axis in axes else (0, 1) for axis, n in enumerate(x.shape)]
+    return _stepped(e, x, [(n - 1, -1) if axis in axes else (0, 1) for axis, n in enumerate(x.shape)])
+
+
+def _stepped(e: Writer, x: Value, axes: list[tuple[int, int]]) -> At:
+    """Entries from a start in steps, along each axis."""
     return lambda index: entry(
-        e, x, tuple(plus(e, times(e, a, n), s) for a, (s, n) in zip(index, turned, strict=True))
+        e, x, tuple(plus(e, times(e, a, n), s) for a, (s, n) in zip(index, axes, strict=True))
     )
 
 
@@ -271,7 +272,7 @@ def _reduced(e: Writer, rule: Callable[..., Scalar], axes: Any, x: Value, shape:
 
 
 def _running(e: Writer, rule: Callable[..., Scalar], axis: int, reverse: bool, x: Value) -> Value:
-    """Sums, products, maxima or minima of all entries up to each one."""
+    """Running sums, products, maxima or minima along an axis."""
     length, others = x.shape[axis], list(every((*x.shape[:axis], *x.shape[axis + 1 :])))
     if len(others) > LARGEST:
         raise UnsupportedError(f"running sums of {len(others)} rows")
@@ -358,7 +359,7 @@ def _dot_general(e: Writer, equation: Any, inputs: list[Value]) -> At:
 
 
 def _pick(e: Writer, x: Value, index: Index) -> Entry:
-    """An entry at a place of each lane's own, which must be inside."""
+    """An entry at a place that may differ between lanes, and must be inside."""
     if isinstance(x, Lazy):
         return x.at(index)
     if not index:
@@ -372,7 +373,7 @@ def _dynamic_slice(e: Writer, equation: Any, inputs: list[Value]) -> At:
     sizes, x = equation.params["slice_sizes"], inputs[0]
     starts = [force(e, start).item() for start in inputs[1:]]
     starts = [_within(e, s, n - size) for s, n, size in zip(starts, x.shape, sizes, strict=True)]
-    # Where lanes ask for the same entries, these are read where they are.
+    # If all lanes read the same entries, no copy in memory is needed.
     shared = not any(isinstance(s, Scalar) and s.wide for s in starts)
     source = keep(e, x) if isinstance(x, Lazy) and (x.cost > CHEAP or not shared) else x
     return lambda index: _pick(e, source, tuple(plus(e, a, s) for a, s in zip(index, starts, strict=True)))

@@ -1,8 +1,8 @@
-"""Compiled kernels on disk, so that what was compiled once is there at once the next time.
+"""Compiled kernels on disk, so that each is compiled only once.
 
-A file is named after all that decides its contents, and begins with a checksum of the rest. What is
-damaged or does not belong there is compiled anew. The code in it is run, so that a folder that anyone else
-can write to is not used.
+A file's name is a hash of everything that decides its contents, and it begins with a checksum of the rest.
+Damaged and foreign files are ignored and compiled again. The code in these files runs, so a folder that
+other users can write to is not used.
 """
 
 import contextlib
@@ -16,8 +16,8 @@ import llvmlite
 from gradband.core.files import write_atomically
 from gradband.core.resources import private_cache
 
-FORMAT = "lanes 1"
-MOST_BYTES = 200_000_000  # of all files: the ones used longest ago go first
+FORMAT = "lanes 2"
+MOST_BYTES = 200_000_000  # of all files; the least recently used are deleted first
 
 
 def stored(given: Iterable[str], make: Callable[[], bytes]) -> bytes:

@@ -1,25 +1,29 @@
 """Threads that play the vectors of a short kernel together, without Python in between.
 
-To wake a thread of Python takes a tenth of a millisecond, as long as many a kernel. So helpers wait for the
-next kernel in compiled code, which looks at a board in memory, and fall asleep only if none comes for a
-while. Whoever calls a kernel writes it on the board, plays along, and closes the board when no vector is
-left. Each takes the next vectors that nobody has, so that all end together, whenever they came.
+Waking a Python thread takes a tenth of a millisecond, as long as many kernels run. So helpers wait for the
+next kernel in compiled code that polls a board in memory, and fall asleep only if none comes for a while.
+The caller writes a kernel on the board, plays along, and closes the board when no vectors are left. Each
+player repeatedly takes the next vectors, so all finish together, even if some started late.
 """
 
 import atexit
 import ctypes
 import itertools
 import os
+import struct
 import threading
 from typing import Any
 
 import numpy as np
 
 PATIENCE = 20_000  # looks at the board before a helper falls asleep: some tenths of a millisecond
-SHARES = 16  # pieces of work per player: whatever vectors have in common is computed once for each piece
-# Words on the board, of 8 bytes. The first four change while vectors are played.
-OPEN, NEXT, INSIDE, RESULT, LAST, SIZE, HELPERS = range(7)
-KERNEL, INPUT, TABLES, OUT, SCRATCH, EACH, STOP, STRIDE = range(7, 15)
+SHARES = 16  # pieces of work per player; each computes again what all vectors have in common
+# Words on the board, of 8 bytes: those that helpers look at, and what a caller writes, of which `NEXT` and
+# `RESULT` change while vectors are played. Each group has cache lines of its own.
+OPEN, INSIDE = 0, 1
+NEXT, RESULT = 8, 9
+LAST, SIZE, HELPERS, KERNEL, INPUT, TABLES, OUT, SCRATCH, EACH, STOP, STRIDE = range(16, 27)
+ORDER = struct.Struct("<2q48x11q")  # from NEXT to STRIDE
 
 
 def _at(name: str, word: int) -> str:
@@ -32,7 +36,7 @@ def _read(name: str, word: int, kind: str) -> str:
 
 _POINTERS = {"in": INPUT, "tables": TABLES, "out": OUT, "scratch": SCRATCH, "stop": STOP, "kernel": KERNEL}
 _PLAY = f"""
-; Takes the next few vectors, again and again, until none is left; `number` tells players apart.
+; Plays the next few vectors, again and again, until none are left; `number` tells players apart.
 define void @play(ptr %board, i64 %number) {{
 {chr(10).join(_read(name, word, "ptr") for name, word in _POINTERS.items())}
 {_read("each", EACH, "i64")}
@@ -95,7 +99,7 @@ over:
 }}
 """
 _HELP = f"""
-; Plays what is on the board whenever it opens with a new ticket; returns if none comes for a while.
+; Plays along whenever the board opens with a new ticket; returns if none comes for a while.
 define i64 @help(ptr %board, i64 %number, i64 %seen, i64 %patience) {{
 entry:
 {_at("open", OPEN)}
@@ -116,7 +120,7 @@ waited:
   %tired = icmp sgt i64 %more, %patience
   br i1 %tired, label %over, label %look
 enter:
-  ; Who is inside is counted first: then the board is not written on again before they leave.
+  ; Enter before looking again: the board is not rewritten while someone is inside.
   %before = atomicrmw add ptr %inside, i64 1 seq_cst
   %still = load atomic i64, ptr %open seq_cst, align 8
   %wanted = load i64, ptr %helpers, align 8
@@ -137,7 +141,7 @@ over:
 
 
 def code(is_x86: bool) -> str:
-    """The assembly of all of this. Whoever waits tells the processor so, and in the end the system."""
+    """The assembly of these functions. Waiting loops pause the processor, and finally yield to others."""
     known = {
         "PAUSE": ("void", "llvm.x86.sse2.pause", is_x86),
         "YIELD": ("i32", "sched_yield", os.name == "posix"),
@@ -151,14 +155,16 @@ def code(is_x86: bool) -> str:
 
 
 class Team:
-    """Whoever calls a kernel, and helpers who play along; `functions` are addresses of compiled code."""
+    """The callers of kernels, and helpers that play along; `functions` are addresses of compiled code."""
 
     def __init__(self, functions: Any) -> None:
-        self._functions = functions  # in memory for as long as they are referred to
+        self._functions = functions  # keeps them in memory
         word, board = ctypes.c_int64, ctypes.c_void_p
         self._lead = ctypes.CFUNCTYPE(word, board, word)(functions["lead"])
         self._help = ctypes.CFUNCTYPE(word, board, word, word, word)(functions["help"])
-        self._board = np.zeros(32, np.int64)
+        memory = np.zeros(40, np.int64)
+        start = -(memory.ctypes.data // 8) % 8  # where a cache line begins
+        self._board = memory[start : start + STRIDE + 1]
         self._at = self._board.ctypes.data
         self._tickets = itertools.count(1)
         self._busy = threading.Lock()
@@ -170,20 +176,19 @@ class Team:
     def play(
         self, kernel: int, given: tuple[int, ...], vectors: tuple[int, int], players: int
     ) -> int | None:
-        """What a kernel returns for all vectors; None if the team plays another kernel.
+        """Plays all vectors and returns the kernel's code, or None if the team is busy with another kernel.
 
-        `given` are the addresses of input, tables, output and memory, the bytes of memory that each player
-        has, the address of the stop sign, and the distance between rows.
+        `given` are the addresses of input, tables, output and memory, the bytes of memory per player, the
+        address of the stop flag, and the distance between rows.
         """
         if not self._busy.acquire(blocking=False):
             return None
         try:
             while len(self._helpers) < players - 1:
                 self._hire()
-            board = self._board
-            board[NEXT], board[LAST], board[RESULT], board[HELPERS] = *vectors, 0, players - 1
-            board[KERNEL : STRIDE + 1] = kernel, *given
-            board[SIZE] = max(1, (vectors[1] - vectors[0]) // (players * SHARES))
+            first, last = vectors
+            size = max(1, (last - first) // (players * SHARES))
+            ORDER.pack_into(self._board.data, 8 * NEXT, first, 0, last, size, players - 1, kernel, *given)
             for number, (_, door) in enumerate(self._helpers[: players - 1]):
                 if self._asleep[number]:
                     self._asleep[number] = False
@@ -208,7 +213,7 @@ class Team:
             door.acquire()
 
     def _end(self) -> None:
-        """Lets all helpers go while their code is still in memory."""
+        """Ends all helpers while their code is still in memory."""
         self._over = True
         for number, (thread, door) in enumerate(self._helpers):
             while thread.is_alive():

@@ -1,9 +1,9 @@
 """Writes vector instructions as LLVM's assembly.
 
 A `Scalar` is one number of one instance. In the kernel it is a constant, a number that all instances share,
-or a vector with one entry per lane, that is per instance. Instructions that were written before are not
-written again, constants are computed here, and what does not change inside a loop is written before it.
-There is no fast-math, and only `fma` fuses: bits depend neither on the number of lanes nor on the machine.
+or a vector with one entry per lane, that is, per instance. No instruction is written twice, constants are
+computed here, and whatever does not change inside a loop is written before it. There is no fast-math, and
+only `fma` fuses, so bits depend neither on the number of lanes nor on the machine.
 """
 
 import operator
@@ -15,19 +15,19 @@ import numpy as np
 
 TYPES = {"f": "float", "i": "i32", "u": "i32", "b": "i1", "p": "ptr"}
 DTYPES: dict[str, Any] = {"f": np.float32, "i": np.int32, "u": np.uint32, "b": np.bool_}
-MOST_STEPS = 1 << 22  # of a loop whose end is not known
-STOPPED, ENDLESS = 1, 2  # what a kernel returns if it was asked to stop, or if a loop did not end
+MOST_STEPS = 1 << 22  # of a loop whose end depends on data
+STOPPED, ENDLESS = 1, 2  # what a kernel returns if it was told to stop, or a loop did not end
 
 
 class UnsupportedError(Exception):
-    """A program that lanes cannot play, and XLA does."""
+    """A program that lanes do not support, and XLA plays."""
 
 
 class Scalar:
     """A number of some kind: f (float), i (int), u (unsigned), b (boolean) or p (pointer).
 
     `value` is set for constants, `text` names the register of others. `wide` numbers differ between lanes.
-    `level` is how many loops are around it. `made` is how it was computed, where a rule may use that.
+    `level` is how many loops are around it. `made` is how it was computed, where a rule can use that.
     """
 
     __slots__ = ("kind", "level", "made", "text", "value", "wide")
@@ -38,7 +38,7 @@ class Scalar:
 
 
 def constant(kind: str, value: Any) -> Scalar:
-    """A number that is known now."""
+    """A number that is known before the kernel runs."""
     with np.errstate(all="ignore"):
         return Scalar(kind, False, value=np.asarray(value).astype(DTYPES[kind])[()])
 
@@ -69,7 +69,7 @@ NAMES = {
 
 
 class Level:
-    """Instructions with the same loops around them, and where they are found again."""
+    """Instructions with the same loops around them, and their results by code."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -159,7 +159,7 @@ class Writer:
         return found
 
     def _simpler(self, name: str, a: Scalar, b: Scalar) -> Scalar | None:
-        """What x + 0 (of whole numbers), x · 1, and a condition with a constant come to."""
+        """The operand that x + 0 (of whole numbers), x · 1, or a condition with a constant equals."""
         if a.value is not None and name in ("add", "mul", "and", "or"):
             a, b = b, a
         if b.value is None:
@@ -201,7 +201,7 @@ class Writer:
         return found
 
     def shift(self, name: str, x: Scalar, by: Scalar) -> Scalar:
-        """A shift; LLVM does not say what one by 32 bits or more gives."""
+        """A shift; shifts by 32 bits or more give 0, which LLVM does not promise."""
         if by.value is not None:
             return self.binary(name, x, by) if 0 <= int(by.value) < 32 else constant(x.kind, 0)
         small = self.binary("and", by, constant(by.kind, 31))
@@ -221,9 +221,23 @@ class Writer:
         if old == "b":
             return self.select(x, constant(kind, 1), constant(kind, 0))
         if old == "f":
-            return self.call(f"fpto{'s' if kind == 'i' else 'u'}i.sat", kind, x)
+            return self._truncated(x, kind)
         code = f"{'sitofp' if old == 'i' else 'uitofp'} {self.type(old, x.wide)} {x.text}"
         return self.emit("f", x.wide, f"{code} to {self.type('f', x.wide)}", x.level)
+
+    def _truncated(self, x: Scalar, kind: str) -> Scalar:
+        """A float without its fraction: the nearest whole number that exists, or 0 for NaN.
+
+        LLVM has an intrinsic for this, but computes it lane by lane.
+        """
+        least, beyond, code = (-(2.0**31), 2.0**31, "fptosi") if kind == "i" else (0.0, 2.0**32, "fptoui")
+        low, high = self.compare("lt", x, f(least)), self.compare("ge", x, f(beyond))
+        outside = self.binary("or", self.binary("or", low, high), self.is_nan(x))
+        inside = self.select(outside, f(0), x)
+        code = f"{code} {self.type('f', x.wide)} {inside.text} to {self.type(kind, x.wide)}"
+        found = self.emit(kind, x.wide, code, x.level)
+        found = self.select(low, constant(kind, least), found)
+        return self.select(high, constant(kind, beyond - 1), found)
 
     def bitcast(self, x: Scalar, kind: str) -> Scalar:
         if x.value is not None:
@@ -232,10 +246,10 @@ class Writer:
         return self.emit(kind, x.wide, code, x.level)
 
     def call(self, name: str, kind: str, *given: Scalar) -> Scalar:
-        """An intrinsic of LLVM that becomes one or a few instructions."""
+        """Calls an intrinsic of LLVM that takes one or a few instructions."""
         wide = any(x.wide for x in given)
         lanes = f"v{self.width}" if wide else ""
-        own = f"{lanes}{'f' if kind == 'f' else 'i'}32" + (f".{lanes}f32" if name.endswith(".sat") else "")
+        own = f"{lanes}{'f' if kind == 'f' else 'i'}32"
         types, result = [self.type(x.kind, wide) for x in given], self.type(kind, wide)
         self.globals[f"declare {result} @llvm.{name}.{own}({', '.join(types)})"] = None
         operands = ", ".join(f"{t} {self.text(x, wide)}" for t, x in zip(types, given, strict=True))
@@ -249,24 +263,24 @@ class Writer:
     # Memory
 
     def address(self, base: Scalar, kind: str, wide: bool, place: Scalar) -> Scalar:
-        """The address of the entry at a place that all lanes share."""
+        """The address of an entry, at a place that all lanes share."""
         code = f"getelementptr {self.type(kind, wide)}, ptr {base.text}, i32 {self.text(place, False)}"
         return self.emit("p", False, code, max(base.level, place.level))
 
     def load(self, base: Scalar, kind: str, wide: bool, place: Scalar, written: str = "") -> Scalar:
-        """An entry of memory. `written` tells what memory holds now from what it held before."""
+        """Reads an entry. Memory that was written since is marked by another `written`."""
         at = self.address(base, kind, wide, place)
         code = f"load {self.type(kind, wide)}, ptr {at.text}, align 4 ; {written}"
         return self.emit(kind, wide, code, at.level)
 
     def store(self, base: Scalar, x: Scalar, place: Scalar, level: int = -1) -> None:
-        """Keeps a number of each lane; a condition as 0 or 1."""
+        """Stores a number of each lane, a condition as 0 or 1."""
         x = self.convert(x, "i") if x.kind == "b" else x
         vector, at = self.type(x.kind, True), self.address(base, x.kind, True, place)
         self.levels[level].lines.append(f"  store {vector} {self.text(x, True)}, ptr {at.text}, align 4")
 
     def gather(self, base: Scalar, kind: str, place: Scalar, written: str = "") -> Scalar:
-        """The entries of memory at places of the lanes' own, in bytes."""
+        """Reads entries at places, in bytes, that may differ between lanes."""
         w, vector, level = self.width, self.type(kind, True), max(base.level, place.level)
         pointers = f"getelementptr i8, ptr {base.text}, <{w} x i32> {self.text(place, True)}"
         pointers = self.emit("p", True, pointers, level).text
@@ -286,7 +300,7 @@ class Writer:
     # Loops
 
     def begin_vectors(self) -> None:
-        """What follows is written for a vector of instances; what went before serves all of them."""
+        """Begins the part that is played for each vector of instances; what came before serves all."""
         self.levels.append(Level())
         self.block = "vectors"
 
@@ -332,7 +346,7 @@ class Writer:
         step, *carry = (self.fresh(x.kind, x.wide, self.level) for x in (i(0), *begin))
         after = [self._carried(x) for x in body(step, carry)]
         following = self.emit("i", False, f"add nuw nsw i32 {step.text}, 1", self.level)
-        if self.level == 2 and length > 1:  # the loop over rounds: whoever waits may not want to any more
+        if self.level == 2 and length > 1:  # the loop over rounds, which Ctrl-C may stop
             asked, onwards = self.fresh("i", False, self.level), self.label("onwards")
             self.line(f"{asked.text} = load volatile i32, ptr %stop, align 4")
             self._branch(self.compare("eq", asked, i(0)), onwards, "stopped")
@@ -380,7 +394,7 @@ class Writer:
         return outer
 
     def _leave(self, outer: Level, head: str, before: str, carried: Any) -> None:
-        """Ends a loop: it goes behind all that turned out not to change in it."""
+        """Ends a loop, and writes it after everything that turned out not to change in it."""
         inner, latch = self.levels.pop(), self.block
         outer.lines += [f"  br label %{head}", f"{head}:"]
         for x, a, b in carried:
