@@ -1,8 +1,8 @@
-"""What a choice is worth where XLA computes: a gradient with it or without it.
+"""What a design choice is worth where XLA computes: the time of a gradient with it and without it.
 
 `python choices.py WITHOUT` prints the best seconds of a SoftElim gradient on two-point, m = 1000. WITHOUT
 is nothing, batching (`jax.vmap` in place of `batch_last`) or hashing (`jax.random.fold_in` in place of
-`hash_words`). Each is a process of its own, since compiled code stays with a process.
+`hash_words`). Each runs in a process of its own, since compiled code stays in memory.
 """
 
 import sys

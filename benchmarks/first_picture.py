@@ -3,11 +3,11 @@
     python benchmarks/first_picture.py draw                  # docs/first.svg, from docs/first.toml
     python benchmarks/first_picture.py measure past.csv      # docs/first.toml: a quarter of an hour
 
-The left half is what `benchmarks/replay.py past.csv` finds: half of the experiments is put away, policies
-are learned on a prior that was fitted to the rest, and play the experiments that were put away by drawing
-their pulls again without replacement. Gains are paired by experiment. The right half is measured on fresh
-instances of a problem whose optimum is known exactly. Policies, results and what was measured so far are in
-OUT, so that a second call only does what is missing.
+The left half is what `benchmarks/replay.py past.csv` finds: half of the experiments are set aside, and
+policies are learned on a prior that was fitted to the rest. They play the experiments that were set aside
+by drawing their pulls again without replacement. Gains are paired by experiment. The right half is measured
+on fresh instances of a problem whose optimum is known exactly. Policies and results are kept in OUT, so a
+second call only computes what is missing.
 """
 
 import argparse

@@ -1,7 +1,8 @@
 """How often a report's intervals contain the truth, over simulated tests that a policy plays.
 
 Tests are played side by side in arrays, and every number comes from the formulas of
-`gradband.play.reporting`. Blocks of tests are kept in a file, so that an interruption loses little.
+`gradband.play.reporting`. Blocks of tests are stored in a file, so the script resumes after an
+interruption.
 """
 
 import argparse

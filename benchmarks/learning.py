@@ -3,9 +3,9 @@
     python benchmarks/learning.py --headlines runs/headlines/fitted.toml --out runs/learning.jsonl
 
 The grid has 30 values of θ, over four and a half decades. KL-SoftElim, which has three parameters, is
-compared with its own best seed. All are evaluated on the same instances, which no learning has seen. Every
-row is written as it comes, and what is in the file already is not computed again. The headline problem
-comes from `gradband fit upworthy.csv --arms 4 --horizon 3000 --pulls-per-round 100 --prior hierarchical`.
+compared with its own best seed. All are evaluated on the same instances, which no learning has seen. Each
+row is written at once; rows that are already in the file are not computed again. The headline problem comes
+from `gradband fit upworthy.csv --arms 4 --horizon 3000 --pulls-per-round 100 --prior hierarchical`.
 """
 
 import argparse

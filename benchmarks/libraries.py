@@ -2,7 +2,8 @@
 
     python libraries.py river --games 20
 
-A game asks the library for an arm, draws its reward, and tells it. One process: none of them has more.
+Each game asks the library for an arm, draws its reward, and reports it. There is one process, since no
+library uses more.
 """
 
 import argparse

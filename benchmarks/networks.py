@@ -4,8 +4,9 @@
     python benchmarks/networks.py --only lstm/uniform-2 --seeds 0-9
     python benchmarks/networks.py --summary              # what is there so far
 
-Each result is a line of `runs/networks.jsonl`, written at once; what is there is not done again. So an
-interrupted run goes on. Several may run side by side with `--devices 1`, each on other seeds or tasks.
+Each result is a line of `runs/networks.jsonl`, written at once; results that are already there are not
+computed again. So an interrupted run resumes. Several may run side by side with `--devices 1`, each on
+other seeds or tasks.
 """
 
 import argparse

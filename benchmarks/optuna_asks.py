@@ -1,4 +1,4 @@
-"""Optuna's usual sampler, asked by another process: prints a θ a line, and reads the regret that it had."""
+"""Optuna's default sampler, for another process: prints one θ per line, and reads its regret."""
 
 import sys
 

@@ -1,8 +1,8 @@
-"""How fast a player decides, and how fast it is there.
+"""How fast a player decides, and how fast it starts.
 
     python benchmarks/player.py
 
-SoftElim with ten arms is what the target is for: 20 µs for a decision and its reward; the import 100 ms.
+Targets, for SoftElim with ten arms: 20 µs for a decision and its reward, 100 ms for the import.
 """
 
 import os

@@ -1,7 +1,7 @@
 """Regret of the pretrained policy beside finite-horizon Gittins indices, over arms, rounds and priors.
 
-Both play the same instances: an arm's j-th pull has the same reward for both. Gittins indices come from
-diagonals of states, some of which are interpolated, since a table of 2000 rounds would be too large.
+Both play the same instances: an arm's j-th pull has the same reward for both. A table of Gittins indices
+for 2000 rounds would be too large, so they come from diagonals of states, some of which are interpolated.
 Resumes after an interruption.
 """
 

@@ -1,8 +1,8 @@
-"""The matrix products of an LSTM's iteration, and how long NumPy takes for so many.
+"""How long NumPy takes for the matrix products of an LSTM's iteration.
 
-A round takes a rollout's gates [4d, d + 2K] and its head [K, d] times a vector each. Their derivatives
-with respect to vectors and to matrices cost as much again, each. Nothing that learns the LSTM in this way
-can be faster than its products.
+In each round a rollout multiplies the gates [4d, d + 2K] and the head [K, d] by a vector each. The
+derivatives with respect to vectors cost as much again, and so do those with respect to matrices. Nothing
+that learns the LSTM in this way can be faster than these products.
 """
 
 import time

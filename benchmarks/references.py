@@ -1,6 +1,6 @@
 """Reference policies beside their published regrets: one row per policy and problem, as they come.
 
-Resumes after an interruption: rows that are in the file are not measured again.
+Resumes after an interruption: rows that are already in the file are not measured again.
 """
 
 import argparse

@@ -4,9 +4,9 @@
     python benchmarks/replay.py past.csv --horizon 20000 --pulls-per-round 200
     python benchmarks/replay.py past.csv --summary            # what is there so far
 
-Half of the experiments is put away. Priors are fitted to the other half, policies are learned on the best
-of them, and `compare_with_defaults` says what they gain there. Then all policies play the experiments that
-were put away:
+Half of the experiments are set aside. Priors are fitted to the other half, policies are learned on the best
+prior, and `compare_with_defaults` says what they gain there. Then all policies play the experiments that
+were set aside:
 
 replay  Each experiment's own pulls come again, drawn without replacement, where every arm has as many as
         the whole test: nothing is modelled.
@@ -14,8 +14,9 @@ halves  For a longer test: half of each arm's pulls gives the rates that are pla
         what the choices were worth. Noise in these rates is learned too, so this is not the gain itself;
         but a prior says what it should be, by going the same way with posterior draws.
 
-For either, the same policies play posterior draws of the same experiments: what should come true. Each
-result is a line of OUT/results.jsonl, written at once; what is there is not done again.
+For both, the same policies also play posterior draws of the same experiments: what should come true. Each
+result is a line of OUT/results.jsonl, written at once; results that are already there are not computed
+again.
 """
 
 import argparse

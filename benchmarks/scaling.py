@@ -1,4 +1,4 @@
-"""Rows on growth: with instances, arms, rounds, devices and processes; and what checkpoints cost."""
+"""Rows on growth with instances, arms, rounds, devices and processes, and on the cost of checkpoints."""
 
 import json
 import math

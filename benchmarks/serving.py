@@ -1,11 +1,11 @@
-"""Decisions and rewards per second through HTTP, all durable, beside a handler written straight down.
+"""Decisions and rewards per second through HTTP, all durable, beside a plain handler.
 
 Run `python benchmarks/serving.py` for both on this machine; the clients run here too, and take their share
 of the cores. A pair is a decision and its reward, one after the other on the same connection; nothing is
 pipelined. Latencies are those of single requests.
 
-The handler beside it does what one would write first: FastAPI, SQLite with the same settings, Thompson
-sampling on two counts per arm, one commit per request.
+The plain handler is what you would write first: FastAPI, SQLite with the same settings, Thompson sampling
+on two counts per arm, one commit per request.
 """
 
 import argparse

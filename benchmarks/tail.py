@@ -3,7 +3,7 @@
     python benchmarks/tail.py                    # all of it
     python benchmarks/tail.py --summary          # what is there so far
 
-Every row is written as it comes, and what is in the file already is not computed again.
+Each row is written at once; rows that are already in the file are not computed again.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """How rows of the speed table are measured: in turns, and in environments of their own.
 
 Each row is timed in turns, ours and the peer's, several times; the ratio is that of the best times, and its
-spread is the range of the turns' own ratios. On a busy machine seconds mean little and ratios much.
+spread is the range of the turns' own ratios. On a busy machine, trust ratios rather than seconds.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Rows on training: SoftElim and the LSTM against Numba, PyTorch and matrix products; what choices cost."""
+"""Rows on training: SoftElim and the LSTM against Numba, PyTorch and matrix products; cost of choices."""
 
 import os
 import subprocess

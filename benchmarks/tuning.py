@@ -1,4 +1,4 @@
-"""Rows on tuning θ: GradBand against Optuna's usual sampler, at equal simulated pulls and at equal time.
+"""Rows on tuning θ: GradBand against Optuna's default sampler, at equal simulated pulls and at equal time.
 
 Both look for SoftElim's θ on two-point, Optuna between 10⁻³ and 10³ on a logarithmic scale; a trial plays
 a thousand instances, as many as an iteration of GradBand, which plays two runs on each.
