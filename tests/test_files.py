@@ -430,7 +430,7 @@ THETA = np.float32(0.5)
         ({}, np.float32(-1), "theta must lie in"),
         ({"policy": "exp3"}, np.float32(1.5), r"theta must lie in \[1e-15, 1\]"),
         ({"policy": "explore-then-commit", "settings": {}}, np.float32(11), "theta must lie in"),
-        ({}, None, "parameters of softelim are: theta"),
+        ({}, None, "parameters of softelim must be: theta"),
     ],
 )
 def test_policy_file_with_a_wrong_entry_is_refused(path, about, theta, word):

@@ -365,7 +365,7 @@ def test_names_will_do_and_wrong_types_are_named():
     ):
         with pytest.raises(InputError, match=match):
             estimate(policy, problem, estimator=how)
-    with pytest.raises(InputError, match="parameters of softelim are: theta"):
+    with pytest.raises(InputError, match="parameters of softelim must be: theta"):
         estimate("softelim", "two-point", {"eta": 1.0})
     with pytest.raises(InputError, match="must be a Reward"):
         Problem(priors.Beta(2, rewards=rewards.Bernoulli), 10)

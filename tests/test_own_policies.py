@@ -252,7 +252,7 @@ def test_what_is_trusted_must_have_the_class(module, in_jax, tempered, tmp_path)
         with pytest.raises(gb.InputError, match=r"bad\.safetensors"):
             gb.load(tmp_path / "bad.safetensors", trust=module)
     tensor_file.save(tmp_path / "bad.safetensors", "policy", {}, about)
-    with pytest.raises(gb.InputError, match="parameters of tempered are: theta"):
+    with pytest.raises(gb.InputError, match="parameters of tempered must be: theta"):
         Player(tmp_path / "bad.safetensors", trust=module)
 
 
