@@ -5,8 +5,8 @@
     python benchmarks/auto.py --summary          # what is there so far
 
 Usual policies are those that `auto` compares with: Thompson sampling and Gittins indices, both also with
-the known prior, UCB1, and Bayes-UCB where there are no Gittins indices. Each row is written at once; rows
-that are already in the file are not computed again.
+the known prior, UCB1, and, where there are no Gittins indices, Bayes-UCB and the pretrained policy. Each
+row is written at once; rows that are already in the file are not computed again.
 """
 
 import argparse
