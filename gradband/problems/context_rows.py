@@ -2,12 +2,14 @@
 
 import dataclasses
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
+from gradband.core import tensor_file
 from gradband.core.errors import InputError, shown
-from gradband.problems import frames
+from gradband.problems import frames, past_experiments
 from gradband.problems.past_experiments import Columns, Experiments
 
 MOST_FEATURES = 20
@@ -134,6 +136,23 @@ def _encoded(column: Any) -> list[tuple[str, np.ndarray]]:
             raise InputError(f"{column.name!r} has {len(names)} values: at most {MOST_VALUES} are allowed")
         return [(f"{column.name}={name}", (ranks == i) * 1.0) for i, name in enumerate(names) if i]
     return [(column.name, _numbers(column))]
+
+
+def load(path: Path, part: str, columns: list[str]) -> ContextRows:
+    """The stored experiments of a part, with features."""
+    plain = past_experiments.load(path, part)
+    arrays, _ = tensor_file.load(path, "experiments")
+    try:
+        arm, features = (arrays[f"{part}.{name}"] for name in past_experiments.STORED_OF_CONTEXTS)
+    except KeyError as error:
+        raise InputError(f"{path} has no {error}") from None
+    shapes = arm.shape == plain.pulls.shape and features.shape == (*arm.shape, len(columns))
+    if not shapes or arm.dtype.kind not in "iu" or features.dtype.kind != "f":
+        raise InputError(f"{path} must have an arm and {len(columns)} features for each row")
+    if not np.isfinite(features).all() or (features[:, 0] != 1).any():
+        raise InputError(f"{path} must have finite features, the first of which is 1")
+    own: dict[str, Any] = {"arm": arm.astype(np.int64), "features": features.astype(np.float64)}
+    return ContextRows(**vars(plain), **own, columns=tuple(columns))
 
 
 def names_of(context: Any) -> tuple[str, ...]:

@@ -1,12 +1,10 @@
 """A problem from past experiments with features: a fitted linear prior, and the design of tests."""
 
 import dataclasses
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradband.core import files
 from gradband.core.errors import InputError, number_of_arms
 from gradband.problems import context_fit
 from gradband.problems.context_rows import ContextRows, names_of, read
@@ -22,9 +20,6 @@ if TYPE_CHECKING:
 class FittedContexts(FittedProblem):
     """A linear prior fitted to past experiments with features, and the design of future tests."""
 
-    columns: tuple[str, ...] = ()
-    """what the features are called, in their order; the first is always 1"""
-
     def as_dict(self) -> dict[str, Any]:
         """The output of `gradband fit --json`."""
         found = super().as_dict()
@@ -39,14 +34,6 @@ class FittedContexts(FittedProblem):
     def plot(self, ax: "Axes | None" = None, what: str = "gaps") -> "Axes":
         """There is no picture of a fit with features."""
         raise InputError("a fit with features has no picture: see its table, or records()")
-
-    def save(self, folder: str | Path) -> dict[str, str]:
-        """Writes the problem to `fitted.toml`, and returns its path."""
-        path = Path(folder) / "fitted.toml"
-        about = {name: value for name, value in self.problem.describe().items() if name != "noise"}
-        fit = {"chosen": self.chosen.name, "context": list(self.columns)}
-        files.write_text(path, files.toml({**about, "fit": fit}) + "\n")
-        return {"problem": str(path)}
 
 
 def fit(
