@@ -291,7 +291,7 @@ def plays(learned: WithParams, problem: Problem) -> bool:
 def _lengths(problem: Problem) -> list[int]:
     """Lengths of a test in whole batches, the problem's own included."""
     batch, least = problem.pulls_per_round, 2 * problem.arms
-    found = {max(1, round(factor * problem.rounds)) * batch for factor in FACTORS}
+    found = {max(1, round(factor * problem.horizon / batch)) * batch for factor in FACTORS}
     return sorted(
         n for n in found | {problem.horizon} if n == problem.horizon or least <= n <= MOST_ROUNDS * batch
     )

@@ -86,7 +86,7 @@ def play_out(
         found.append(
             PlayedOut(
                 row[order],
-                edges[1:] * problem.pulls_per_round,
+                edges[1:] * problem.pulls_at_once,
                 columns[:, order, place],
                 total[order, place],
             )
@@ -109,7 +109,7 @@ def examples(
 @partial(jax.jit, static_argnums=0)
 def _play(spec: RolloutSpec, operands: Operands) -> tuple[Array, Array]:
     """Shares and pulls [n, K, 1, N] of all rounds."""
-    batch = operands.problem.pulls_per_round
+    batch = operands.problem.pulls_at_once
 
     def record(round: Round) -> tuple[Array, Array]:
         pulls = round.pulls

@@ -46,6 +46,7 @@ def optimum(problem: Problem, reward_of: Callable[[Problem], float]) -> Known:
     `reward_of` is the optimal reward of a problem without contexts, or an error if it is too large.
     """
     problem.unguarded("the optimum")
+    problem.one_by_one("the optimum")
     prior: Any = problem.prior
     if isinstance(prior, priors.Groups) and isinstance(prior.rewards, rewards.Bernoulli):
         return _groups(prior, problem, reward_of)

@@ -69,6 +69,6 @@ def _design(found: ContextRows, test: Design) -> Design:
     """The design with the usual number of arms, and as many pulls per arm as in the median experiment."""
     arms = int(np.bincount(found.arms).argmax()) if test.arms is None else number_of_arms(test.arms, 2)
     per_arm = float(np.median(per_experiment(found.pulls, found) / found.arms))
-    return dataclasses.replace(
-        test, arms=arms, horizon=test.horizon or max(2 * arms, round(per_arm * arms))
-    )
+    size = test.pulls_per_round
+    usual = max(1, round(max(2 * arms, per_arm * arms) / size)) * size
+    return dataclasses.replace(test, arms=arms, horizon=test.horizon or usual)

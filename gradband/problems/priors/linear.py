@@ -57,8 +57,8 @@ class Linear(Prior):
     changing: bool = False
     table: Any = ()
     pool: Any = ()
-    own: float | None = None
     rewards: laws.Reward = laws.Gaussian()
+    own: float | None = None
 
     def __post_init__(self) -> None:
         set_fields(self, arms=number_of_arms(self.arms), dims=number_of_dims("dims", self.dims))
