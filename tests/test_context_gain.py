@@ -13,7 +13,7 @@ import gradband as gb
 from gradband.cli import main
 from gradband.core.errors import InputError
 from gradband.core.statistics import Mean
-from gradband.evaluation import compare_with_defaults, truths
+from gradband.evaluation import compare_with_defaults, decision, truths
 from gradband.problems import context_check, context_draws, priors
 from gradband.problems import rewards as laws
 from gradband.problems.context_posterior import Posterior
@@ -171,6 +171,13 @@ def test_arms_that_differ_beyond_their_features_are_seen():
 def test_the_command_writes_a_page(tmp_path, monkeypatch, capsys):
     """For features of visitors, with a belief for each arm."""
     file = gb.fit(past(True, experiments=60), context=CONTEXT, horizon=20).save(tmp_path)["problem"]
+
+    def few(problem):
+        found = {name: gb.policies.named(name) for name in ("uniform", "split")}
+        return found | {"lin-ts": gb.policies.references.with_prior("lin-ts", problem)}
+
+    monkeypatch.setattr(compare_with_defaults, "with_contexts", few)
+    monkeypatch.setattr(decision, "FACTORS", (1, 2))
     page = tmp_path / "page.html"
     words = ["--compare-on", "100", "--policy", "co-softelim", "--iterations", "2", "--instances", "50"]
     words += ["--report", str(page), "--out", str(tmp_path / "out"), "--json"]

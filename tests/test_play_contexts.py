@@ -427,16 +427,16 @@ def difference(name, model, tests, size=1):
     for seed in range(tests):
         theta = rng.normal(size=(arms, dims) if shared else dims)
         player, regret = Player(playable, seed=seed), 0.0
-        for _ in range(horizon // size):
-            due = []
-            for pull in range(size):
+        for start in range(0, horizon, size):
+            due = {}
+            for pull in range(start, start + size):
                 x = rng.normal(size=dims if shared else (arms, dims))
                 means = theta @ x if shared else x @ theta
                 arm = player.select(f"{pull}", context=x)
                 regret += means.max() - means[arm]
-                due.append(float(means[arm] + rng.normal()))
-            for pull, reward in enumerate(due):
-                player.update(f"{pull}", reward)
+                due[f"{pull}"] = float(means[arm] + rng.normal())
+            for id, reward in due.items():
+                player.update(id, reward)
         regrets.append(regret)
     kind = gb.priors.LinearByArm(arms, dims) if shared else gb.priors.Linear(arms, dims, changing=True)
     problem = gb.Problem(kind, horizon, pulls_per_round=size)
