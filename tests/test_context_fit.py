@@ -142,6 +142,12 @@ def test_a_fit_is_saved_and_played(tmp_path):
     assert json.loads(json.dumps(found.as_dict()))["context"] == ["intercept", "age", "device=web"]
     rows = gb.evaluate(["lin-softelim:link=logistic", "uniform"], found, instances=50).rows
     assert {row.name for row in rows} == {"lin-softelim:link=logistic", "uniform"}
+    assert found.features({"device": "web", "age": 3}) == [1.0, 3.0, 1.0]
+    assert found.features({"age": -0.5, "device": "app"}) == [1.0, -0.5, 0.0]
+    with pytest.raises(InputError, match="no experiment has device=watch: it is one of device=app"):
+        found.features({"device": "watch", "age": 3})
+    with pytest.raises(InputError, match="features need values of age, device, not of age"):
+        found.features({"age": 3})
     with pytest.raises(InputError, match="no picture"):
         found.plot()
 
@@ -166,7 +172,9 @@ def test_the_command(tmp_path, monkeypatch, capsys):
         ({"successes": [500] * 30}, {}, "whole number from 0 to the pulls .* \\(1, 2, 3, 4, 5, …\\)"),
         ({"pulls": [0] * 30}, {}, "30 rows have no whole number of at least 1 in 'pulls'"),
         ({"arm": ["A"] * 30}, {}, "0 experiments with at least two arms"),
-        ({}, {"context": ["weight"]}, "no column 'weight'"),
+        ({"device": [None] + ["app", "web"] * 14 + ["app"]}, {}, "'device' must not be empty: see row 1"),
+        ({}, {"context": ["weight"]}, "no column 'weight': it has experiment, arm, age, device, pulls"),
+        ({}, {"pulls": "n"}, "no column 'n': it has experiment"),
         ({}, {"context": ["age", "age"]}, "columns must be different"),
         ({}, {"context": ["age", 3]}, "list of columns"),
         ({}, {"add_up": True}, "add_up does not work with context"),

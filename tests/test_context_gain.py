@@ -177,7 +177,7 @@ def test_the_command_writes_a_page(tmp_path, monkeypatch, capsys):
         return found | {"lin-ts": gb.policies.references.with_prior("lin-ts", problem)}
 
     monkeypatch.setattr(compare_with_defaults, "with_contexts", few)
-    monkeypatch.setattr(decision, "FACTORS", (1, 2))
+    monkeypatch.setattr(decision, "FACTORS", (1,))
     page = tmp_path / "page.html"
     words = ["--compare-on", "100", "--policy", "co-softelim", "--iterations", "2", "--instances", "50"]
     words += ["--report", str(page), "--out", str(tmp_path / "out"), "--json"]

@@ -28,6 +28,8 @@ class ContextRows(Experiments):
     features: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros((0, 1)))
     """[A, d], the first of which is 1"""
     columns: tuple[str, ...] = ()
+    bases: tuple[str, ...] = ()
+    """values of text that have no column, such as device=app"""
 
     def mapped(self, starts: np.ndarray, function: Callable[[np.ndarray], np.ndarray]) -> Self:
         arm, features = function(self.arm), function(self.features)
@@ -54,13 +56,19 @@ def read(data: Any, columns: Columns, context: tuple[str, ...]) -> ContextRows:
     """
     source = frames.find(data, (*dataclasses.astuple(columns.with_moments()), *context))
     measured = columns.asked or columns.successes not in source.columns
-    columns = columns.with_moments()
+    asked, columns = columns.asked, columns.with_moments()
     given = (columns.mean, columns.variance) if measured else (columns.successes,)
     wanted = [columns.experiment, columns.arm, columns.pulls, *given, *context]
     if len({*wanted}) < len(wanted):
         raise InputError(f"columns must be different, not {', '.join(wanted)}")
     if missing := [repr(name) for name in wanted if name not in source.columns]:
-        raise InputError(f"{source.name} has no column {', '.join(missing)}")
+        if not asked and measured and not {*given} & {*source.columns}:
+            missing = [*(name for name in missing if name[1:-1] not in given), repr(columns.successes)]
+        raise InputError(
+            f"{source.name} has no column {', '.join(missing)}: it has {', '.join(source.columns[:20])}; "
+            "name your columns with experiment, arm, pulls and successes (or mean and variance), and those "
+            "with features with context"
+        )
     frame = source.take(wanted)
     experiment, arm = (_numbered(frame[name]) for name in (columns.experiment, columns.arm))
     pulls, *numbers = (_numbers(frame[name]) for name in (columns.pulls, *given))
@@ -72,9 +80,11 @@ def read(data: Any, columns: Columns, context: tuple[str, ...]) -> ContextRows:
         successes, variances = numbers[0], None
         wrong = (successes < 0) | (successes > pulls) | (successes % 1 != 0)
         frames.refuse(wrong, f"no whole number from 0 to the pulls in {columns.successes!r}")
-    names, features = [INTERCEPT], [np.ones(len(frame))]
+    names, features, bases = [INTERCEPT], [np.ones(len(frame))], []
     for name in context:
-        for label, values in _encoded(frame[name]):
+        base, encoded = _encoded(frame[name])
+        bases += [base] if base else []
+        for label, values in encoded:
             names.append(label)
             features.append(values)
     if len(names) > MOST_FEATURES:
@@ -89,6 +99,7 @@ def read(data: Any, columns: Columns, context: tuple[str, ...]) -> ContextRows:
         arm=arm[order],
         features=np.stack(features, axis=1)[order],
         columns=tuple(names),
+        bases=tuple(bases),
     )
     return _checked(found)
 
@@ -127,15 +138,16 @@ def _numbers(column: Any) -> np.ndarray:
     return values
 
 
-def _encoded(column: Any) -> list[tuple[str, np.ndarray]]:
-    """A column of numbers, or one of text as columns of 0 and 1."""
+def _encoded(column: Any) -> tuple[str, list[tuple[str, np.ndarray]]]:
+    """A column of numbers, or one of text as columns of 0 and 1, with the value that has none."""
     values = frames.as_numbers(column)
-    if values.is_nan().fill_null(False).all():
+    if values.drop_nulls().is_nan().all():
         ranks, names = _numbered(column), frames.as_names(column).unique().sort().to_list()
         if len(names) > MOST_VALUES:
             raise InputError(f"{column.name!r} has {len(names)} values: at most {MOST_VALUES} are allowed")
-        return [(f"{column.name}={name}", (ranks == i) * 1.0) for i, name in enumerate(names) if i]
-    return [(column.name, _numbers(column))]
+        labels = [f"{column.name}={name}" for name in names]
+        return labels[0], [(label, (ranks == i) * 1.0) for i, label in enumerate(labels) if i]
+    return "", [(column.name, _numbers(column))]
 
 
 def load(path: Path, part: str, columns: list[str]) -> ContextRows:
