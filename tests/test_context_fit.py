@@ -172,7 +172,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
         ({"successes": [500] * 30}, {}, "whole number from 0 to the pulls .* \\(1, 2, 3, 4, 5, …\\)"),
         ({"pulls": [0] * 30}, {}, "30 rows have no whole number of at least 1 in 'pulls'"),
         ({"arm": ["A"] * 30}, {}, "0 experiments with at least two arms"),
-        ({"device": [None] + ["app", "web"] * 14 + ["app"]}, {}, "'device' must not be empty: see row 1"),
+        ({"device": [None] + ["app", "web"] * 14 + ["app"]}, {}, "1 row has nothing in 'device'"),
         ({}, {"context": ["weight"]}, "no column 'weight': it has experiment, arm, age, device, pulls"),
         ({}, {"pulls": "n"}, "no column 'n': it has experiment"),
         ({}, {"context": ["age", "age"]}, "columns must be different"),
