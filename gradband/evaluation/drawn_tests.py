@@ -32,7 +32,7 @@ class Drawn:
         cls, problem: Problem, past: Past, arms: int, found: Experiments, count: int, seed: int
     ) -> Self:
         """Posterior draws of some held-out experiments, under the prior likeliest on all of them."""
-        best = past.likelihoods()[0].prior
+        best = past.best_prior()
         if isinstance(found, ContextRows):
             own = dataclasses.replace(cast(Any, problem.prior), arms=arms)
             return cls(problem, *context_draws.Source(own, found, seed).given_results(best, count))

@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from gradband.core import prng
+from gradband.core.errors import InputError
 from gradband.evaluation import compare_with_defaults as gains
 from gradband.evaluation.played_out import means_of
 from gradband.problems import Problem, context_draws, context_fit, priors, shrinkage
@@ -53,6 +54,12 @@ class Past:
     @property
     def _parts(self) -> tuple[Experiments, Experiments]:
         return self.fitted, self.held_out
+
+    def best_prior(self) -> priors.Prior:
+        """The prior under which held-out experiments are most likely, of those with a posterior."""
+        if found := self.likelihoods():
+            return found[0].prior
+        raise InputError("none of the fitted priors has a posterior to draw experiments from")
 
     def likelihoods(self) -> list[Fit]:
         """The priors with the log-likelihoods of held-out experiments, the best first."""
