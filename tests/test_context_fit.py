@@ -126,8 +126,8 @@ def test_the_truth_is_found(by_arm, counts):
     prior = found.problem.prior
     assert prior.shares_context == by_arm
     np.testing.assert_allclose(prior.mean, [numbers[f"mean of {name}"].mean for name in found.columns])
-    assert found.fits[1].name == "without features"
-    assert found.fits[0].score.mean > found.fits[1].score.mean
+    assert found.fits[-1].name == "without features"
+    assert found.fits[0].score.mean > found.fits[-1].score.mean
     pool = prior.pool
     assert_z(pool[:, 1].mean(), pool[:, 1].std() / np.sqrt(100), np.mean(past(by_arm, counts)["age"]))
 
@@ -138,12 +138,16 @@ def test_a_fit_is_saved_and_played(tmp_path):
     problem = gb.problems.load(paths["problem"])
     assert problem.describe() == found.problem.describe()
     assert (problem.arms, problem.horizon, problem.name) == (4, 50, "mine")
-    assert gb.problems.fit_of(paths["problem"]) is None
+    assert gb.problems.fit_of(paths["problem"])[0]["context"] == list(found.columns)
     assert json.loads(json.dumps(found.as_dict()))["context"] == ["intercept", "age", "device=web"]
     rows = gb.evaluate(["lin-softelim:link=logistic", "uniform"], found, instances=50).rows
     assert {row.name for row in rows} == {"lin-softelim:link=logistic", "uniform"}
-    with pytest.raises(InputError, match="no gain to measure with contexts"):
-        gb.gain("uniform", found)
+    assert found.features({"device": "web", "age": 3}) == [1.0, 3.0, 1.0]
+    assert found.features({"age": -0.5, "device": "app"}) == [1.0, -0.5, 0.0]
+    with pytest.raises(InputError, match="no experiment has device=watch: it is one of device=app"):
+        found.features({"device": "watch", "age": 3})
+    with pytest.raises(InputError, match="features need values of age, device, not of age"):
+        found.features({"age": 3})
     with pytest.raises(InputError, match="no picture"):
         found.plot()
 
@@ -168,7 +172,9 @@ def test_the_command(tmp_path, monkeypatch, capsys):
         ({"successes": [500] * 30}, {}, "whole number from 0 to the pulls .* \\(1, 2, 3, 4, 5, …\\)"),
         ({"pulls": [0] * 30}, {}, "30 rows have no whole number of at least 1 in 'pulls'"),
         ({"arm": ["A"] * 30}, {}, "0 experiments with at least two arms"),
-        ({}, {"context": ["weight"]}, "no column 'weight'"),
+        ({"device": [None] + ["app", "web"] * 14 + ["app"]}, {}, "1 row has nothing in 'device'"),
+        ({}, {"context": ["weight"]}, "no column 'weight': it has experiment, arm, age, device, pulls"),
+        ({}, {"pulls": "n"}, "no column 'n': it has experiment"),
         ({}, {"context": ["age", "age"]}, "columns must be different"),
         ({}, {"context": ["age", 3]}, "list of columns"),
         ({}, {"add_up": True}, "add_up does not work with context"),

@@ -277,6 +277,13 @@ def test_wrong_functions_are_named(changes, words):
         (lambda: priors.Wheel(bins=0), "bins of the wheel"),
         (lambda: priors.Wheel(features="round"), "features of the wheel"),
         (lambda: priors.Wheel(features="raw").belief(), "not linear"),
+        (lambda: priors.Linear(2, 2, own=0.0), "own of the linear prior must be above 0"),
+        (
+            lambda: gb.Problem(priors.Linear(2, 2), 9, delay={"kind": "geometric", "mean": 3}),
+            "a delay does",
+        ),
+        (lambda: gb.Problem(priors.Linear(2, 2), 9, pulls_per_round=2), "not a multiple of"),
+        (lambda: gb.Problem(priors.Linear(2, 2), 9, afterwards=2), "afterwards does not work"),
         (lambda: LinSoftElim(mean=(1.0, 2.0), dims=3).bind(2, 9), "3 of them"),
         (lambda: LinSoftElim(within=(1.0, -2.0), dims=2).bind(2, 9), "above 0"),
     ],

@@ -85,6 +85,7 @@ def one_of(table, u):
 
 ONE = Problem(Few(3, 2, THETAS, ARM_FEATURES), 3)
 DISJOINT = Problem(Few(2, 2, BY_ARM, VISITORS, True), 4)
+ROUNDS = ONE.replace(horizon=4, pulls_per_round=2)
 BELIEFS = {"within": 1.2, "sd": 0.4}
 
 
@@ -105,15 +106,14 @@ def enumerated(policy, problem, *points):
     chance = np.where(gained == 1, mean, 1 - mean).prod(-1).mean(0) / len(contexts) ** horizon
 
     def log_probability(params, visits, arms, gained):
-        def step(carry, at):
-            state, total = carry
-            visit, arm, reward = at
-            seen = policy.see(params, state, jnp.asarray(contexts)[visit])
-            total = total + pick(policy.log_probs(params, seen), arm)
-            return (policy.update(params, seen, arm, reward), total), None
-
-        first = policy.begin(params, jnp.int32(0)), jnp.zeros(())
-        return jax.lax.scan(step, first, (visits, arms, gained.astype(float)))[0][1]
+        state = known = policy.begin(params, jnp.int32(0))
+        total = jnp.zeros(())
+        for t in range(horizon):  # decisions know the rewards of earlier rounds
+            x = jnp.asarray(contexts)[visits[t]]
+            total = total + pick(policy.log_probs(params, policy.see(params, known, x)), arms[t])
+            state = policy.update(params, policy.see(params, state, x), arms[t], gained[t] * 1.0)
+            known = state if (t + 1) % problem.pulls_per_round == 0 else known
+        return total
 
     def value(params):
         logs = jax.vmap(log_probability, (None, 0, 0, 0))(params, visits, arms, gained)
@@ -151,6 +151,11 @@ POLICIES = {
     "square-cb, logistic, by arm": (SquareCB(link="logistic", model="by-arm", within=1.2), DISJOINT),
     "epsilon": (LinEpsilonGreedy(epsilon=0.3, **BELIEFS), ONE),
     "epsilon, by arm": (LinEpsilonGreedy(epsilon=0.3, model="by-arm"), DISJOINT),
+    "rounds": (LinSoftElim(a=0.7, **BELIEFS), ROUNDS),
+    "rounds, logistic, by arm": (
+        DirectedSoftElim(link="logistic", model="by-arm", power=2.0),
+        DISJOINT.replace(pulls_per_round=2),
+    ),
     "boltzmann": (LinBoltzmann(**BELIEFS), ONE),
     "boltzmann, by arm": (LinBoltzmann(model="by-arm"), DISJOINT),
     "network": (BeliefIndex(hidden=3, **BELIEFS), ONE),
@@ -166,7 +171,12 @@ ESTIMATORS = {
     "critic, expected": Estimator("critic", 2, "expected"),
     "luck, expected": Estimator("luck", 2, "expected"),
 }
-PAIRS = [(policy, name) for policy in POLICIES for name in ESTIMATORS]
+PAIRS = [
+    (policy, name)
+    for policy in POLICIES
+    for name, how in ESTIMATORS.items()
+    if not (how.rule.looks_ahead and policy.startswith("rounds"))  # it needs rewards one by one
+]
 
 
 QUICK = {("scalar", name) for name in ESTIMATORS} - {("scalar", "critic"), ("scalar", "luck")}

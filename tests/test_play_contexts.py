@@ -416,8 +416,8 @@ def test_lines_of_json_take_contexts():
     assert "a batch has no context" in ask(op="select", count=3, context=[])["error"]
 
 
-def difference(name, model, tests):
-    """z of the mean regret of players in NumPy against the evaluation's."""
+def difference(name, model, tests, size=1):
+    """z of the mean regret of players in NumPy against the evaluation's, in rounds of some size."""
     arms, dims, horizon = 3, 2, 20
     policy = dataclasses.replace(gb.policies.named(name), within=1.0, sd=1.0, model=model, dims=dims)
     policy = policy.bind(arms, horizon)
@@ -427,15 +427,19 @@ def difference(name, model, tests):
     for seed in range(tests):
         theta = rng.normal(size=(arms, dims) if shared else dims)
         player, regret = Player(playable, seed=seed), 0.0
-        for _ in range(horizon):
-            x = rng.normal(size=dims if shared else (arms, dims))
-            means = theta @ x if shared else x @ theta
-            arm = player.select(context=x)
-            regret += means.max() - means[arm]
-            player.update(arm, float(means[arm] + rng.normal()))
+        for start in range(0, horizon, size):
+            due = {}
+            for pull in range(start, start + size):
+                x = rng.normal(size=dims if shared else (arms, dims))
+                means = theta @ x if shared else x @ theta
+                arm = player.select(f"{pull}", context=x)
+                regret += means.max() - means[arm]
+                due[f"{pull}"] = float(means[arm] + rng.normal())
+            for id, reward in due.items():
+                player.update(id, reward)
         regrets.append(regret)
     kind = gb.priors.LinearByArm(arms, dims) if shared else gb.priors.Linear(arms, dims, changing=True)
-    problem = gb.Problem(kind, horizon)
+    problem = gb.Problem(kind, horizon, pulls_per_round=size)
     found = gb.evaluate(given, problem, instances=4000, seed=11).rows[0].regret
     return (np.mean(regrets) - found.mean) / np.hypot(np.std(regrets, ddof=1) / np.sqrt(tests), found.se)
 
@@ -446,6 +450,11 @@ def difference(name, model, tests):
 )
 def test_what_is_evaluated_is_what_is_played(name, model):
     assert abs(difference(name, model, 150)) < 5
+
+
+@pytest.mark.parametrize(("name", "model"), [("lin-softelim", "by-arm"), ("lin-greedy", "linear")])
+def test_rounds_are_played_as_they_are_evaluated(name, model):
+    assert abs(difference(name, model, 100, size=10)) < 5
 
 
 def test_shares_by_segment(tmp_path, capsys):

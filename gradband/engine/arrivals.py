@@ -17,6 +17,7 @@ from jax.ad_checkpoint import checkpoint_name
 from gradband.core import prng
 from gradband.core.arrays import one_hot
 from gradband.core.errors import InputError
+from gradband.engine.in_rounds import InRounds
 from gradband.policies import Params, Policy
 from gradband.policies.base import KEPT, State
 from gradband.policies.guarded import Guarded, own_state, within_guardrails
@@ -180,9 +181,13 @@ class Calendar:
 def as_played(policy: Policy, problem: Problem, temperature: Any = None) -> Policy:
     """The bound policy as a problem has it played: within guardrails, and with late rewards."""
     guarded = within_guardrails(policy, problem, temperature)
+    if problem.prior.contextual and problem.pulls_per_round > 1:
+        return cast(Policy, InRounds(guarded, problem.pulls_per_round))
     return guarded if problem.delay is None else cast(Policy, Late(guarded, problem))
 
 
 def remembered(policy: Policy, state: State) -> State:
     """What the policy itself remembers, in a state of `as_played`."""
+    if isinstance(policy, InRounds):
+        return policy.remembered(state)
     return own_state(policy.own, state.own) if isinstance(policy, Late) else own_state(policy, state)

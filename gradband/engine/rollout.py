@@ -148,12 +148,12 @@ class _Rollout:
 
     def means_at(self, instance: Any, t: Array | np.uint32) -> tuple[Array, Array]:
         """Means [K, 1, B] in round t, and the best arm's mean [1, B] times the pulls of a round."""
-        problem, pulls = self.problem, t * np.uint32(self.problem.pulls_per_round)
+        problem, pulls = self.problem, t * np.uint32(self.problem.pulls_at_once)
         of = batch_last(problem.prior.means_at, (1, self.spec.size), (True, False))
         means = of(instance, pulls)
         allowed = (means >= self.least) & (means <= self.most)
         # NaN if one of the means is not a number, or not allowed
-        return means, problem.pulls_per_round * jnp.where(allowed, means, jnp.nan).max(0)
+        return means, problem.pulls_at_once * jnp.where(allowed, means, jnp.nan).max(0)
 
     def bits(self, t: Array | np.uint32) -> tuple[Array, Array]:
         """The words of a round's keys, for rewards and for the actions of each rollout [1 + R, B]."""
@@ -181,7 +181,7 @@ class _Rollout:
         """Plays a round on all instances."""
         reward_key = prng.from_words(bits[0][:1], bits[1][:1])
         key = prng.from_words(bits[0][1:], bits[1][1:])
-        pull = self.pull if self.problem.pulls_per_round == 1 else self.pull_many
+        pull = self.pull if self.problem.pulls_at_once == 1 else self.pull_many
         given = states if self.calendar is None else (states[0], None)
         instance, moves = self.instance, self.problem.prior.moves
 
@@ -254,8 +254,8 @@ class _Rollout:
     ) -> Any:
         """A batch of pulls on one instance: the states after it, and what is seen of it."""
         policy, problem, (params, _), (state, _) = self.policy, self.problem, params, states
-        pulls, log_probs = _pull_many(policy, key, params, state, self.temperature, problem.pulls_per_round)
-        before = t * np.uint32(problem.pulls_per_round)
+        pulls, log_probs = _pull_many(policy, key, params, state, self.temperature, problem.pulls_at_once)
+        before = t * np.uint32(problem.pulls_at_once)
         pulls, means = checkpoint_name(pulls, KEPT), problem.prior.means_at(instance, before)
         # Each arm has its own noise, the same in all rollouts.
         sums = checkpoint_name(problem.prior.sums(reward_key, instance, pulls, before), KEPT)
@@ -280,11 +280,11 @@ class _Rollout:
 
     def best_arm(self, reward_key: Array, instance: Any, t: Array) -> Array:
         """The realised reward of an instance's best arm."""
-        problem, before = self.problem, t * np.uint32(self.problem.pulls_per_round)
+        problem, before = self.problem, t * np.uint32(self.problem.pulls_at_once)
         means = problem.prior.means_at(instance, before)
-        if problem.pulls_per_round > 1:
+        if problem.pulls_at_once > 1:
             law, arms = problem.prior.rewards, problem.prior.described(instance, before)
-            return law.sum_of(reward_key, jnp.argmax(means), problem.pulls_per_round, arms)
+            return law.sum_of(reward_key, jnp.argmax(means), problem.pulls_at_once, arms)
         return problem.reward(reward_key, instance, jnp.argmax(means), t)
 
     def all_arms(self, reward_key: Array, instance: Any, t: Array) -> Array:
@@ -299,7 +299,7 @@ class _Rollout:
         means, best_mean = self.means_at(self.instance, np.uint32(problem.rounds))
         mean = batch_last(lambda arm, means: pick(means, arm), shape, (True, True))(arm, means)
         gained = problem.afterwards * mean
-        best = problem.afterwards / problem.pulls_per_round * best_mean
+        best = problem.afterwards / problem.pulls_at_once * best_mean
         known = {"mean": gained, "best_reward": best, "best_mean": best}
         known |= {"state": remembered(self.policy, state)}
         return Round(jnp.uint32(problem.rounds), arm, jnp.zeros(shape), gained, None, **known)

@@ -9,33 +9,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradband import problems
-from gradband.core import prng
-from gradband.core.errors import InputError
 from gradband.core.statistics import Mean, clustered
 from gradband.evaluation.evaluate import Comparison, Row, WithParams, evaluate
-from gradband.policies import (
-    UCB1,
-    GaussianTS,
-    HierarchicalTS,
-    PlatformTS,
-    Policy,
-    Split,
-    ThompsonSampling,
-    Uniform,
-    references,
-)
+from gradband.evaluation.rivals import EQUAL_SPLIT, rivals, with_contexts
+from gradband.evaluation.truths import AS_FITTED as AS_FITTED
+from gradband.evaluation.truths import HELD_OUT, joined, truths
+from gradband.policies import Policy
 from gradband.policies.thompson import MOST_SAMPLES
-from gradband.problems import Problem, past_experiments, priors, shrinkage, thinning
+from gradband.problems import Problem, context_rows, past_experiments, priors
 from gradband.problems import rewards as laws
 from gradband.problems.thinning import FEWEST, Check
 
 LEARNED = "learned"
-EQUAL_SPLIT = "uniform"
-HELD_OUT = "held-out experiments"
-AS_FITTED = "as fitted"
 BUDGET = 20_000_000  # posterior samples per arm that Thompson sampling may draw
-SHIFTS = {"rates 50 % lower": 0.5, "rates 50 % higher": 1.5}
-SHIFTS_OF_REVENUE = {"rewards 50 % lower": 0.5, "rewards 50 % higher": 1.5}
+BELIEFS = 300_000_000  # numbers of beliefs by arm that policies may change
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,102 +107,6 @@ def other_priors(
     ]
 
 
-def rivals(fitted: list[priors.Prior]) -> dict[str, Policy]:
-    """The usual policies, by names that `gradband compare` accepts.
-
-    Thompson sampling comes with each kind of fitted prior that it can use, with rounded numbers; of two
-    hierarchical priors only the first, which fits better, is used. Where rewards are of any size, UCB1 has
-    twice their standard deviation as its scale, and Thompson sampling has normal beliefs.
-    """
-    if fitted and not fitted[0].unit:
-        return _rivals_in_any_unit(fitted)
-    found: dict[str, Policy] = {
-        EQUAL_SPLIT: Uniform(),
-        "split:share=0.25": Split(share=0.25),
-        "split": Split(),
-        "ucb1": UCB1(),
-        "ts": ThompsonSampling(),
-        "platform-ts": PlatformTS(),
-        "platform-ts:rule=statsig": PlatformTS(rule="statsig"),
-    }
-    level = next((prior for prior in fitted if isinstance(prior, priors.Hierarchical)), None)
-    for prior in fitted:
-        if prior is level and level is not None:
-            own: Policy = HierarchicalTS(**_rounded(references.numbers_of(level)))
-        elif isinstance(prior, priors.Beta) and shrinkage.shrinks(prior):
-            own = ThompsonSampling(**_rounded({"a": prior.a[0], "b": prior.b[0]}))
-        else:
-            continue
-        found[_name(own)] = own
-    return found
-
-
-def _rivals_in_any_unit(fitted: list[priors.Prior]) -> dict[str, Policy]:
-    of_revenue = [prior for prior in fitted if isinstance(prior, priors.ZeroInflated)]
-    used = of_revenue[:1] or fitted  # two zero-inflated priors have about the same moments
-    normal = [_rounded(references.normal_numbers_of(GaussianTS.name, prior)) for prior in used]
-    bound = UCB1(**_rounded({"scale": 2 * normal[0]["sd"]}))
-    found: dict[str, Policy] = {
-        EQUAL_SPLIT: Uniform(),
-        "split:share=0.25": Split(share=0.25),
-        "split": Split(),
-        _name(bound): bound,
-    }
-    for numbers in normal:
-        own = GaussianTS(**numbers)
-        found[_name(own)] = own
-    return found
-
-
-def _name(policy: Policy) -> str:
-    """The policy's name with the settings that are not the usual ones."""
-    usual = type(policy)().settings()
-    settings = (f"{key}={value:.10g}" for key, value in policy.settings().items() if value != usual[key])
-    return f"{policy.name}:{'+'.join(settings)}"
-
-
-def _rounded(numbers: dict[str, Any]) -> dict[str, Any]:
-    return {name: float(f"{value:.4g}") for name, value in numbers.items()}
-
-
-@dataclasses.dataclass(frozen=True)
-class Truth:
-    """Instances of a prior that may be the true one."""
-
-    means: np.ndarray
-    owner: np.ndarray | None = None
-    check: tuple[Check, ...] = ()
-
-
-def truths(
-    problem: Problem,
-    others: list[priors.Prior],
-    held_out: past_experiments.Experiments,
-    instances: int,
-    seed: int,
-) -> dict[str, Truth]:
-    """Priors that may be the true one by name, the held-out experiments first.
-
-    Those have all `instances`, the others a fifth as many.
-    """
-    usable = [prior for prior in (problem.prior, *others) if shrinkage.shrinks(prior)]
-    if not usable:
-        raise InputError("none of the fitted priors has a posterior to draw experiments from")
-    best = shrinkage.likeliest(usable, held_out)
-    means, owner = shrinkage.draw(best, held_out, problem.arms, instances, seed)
-    found = {HELD_OUT: Truth(means, owner, thinning.check(best, held_out, problem.arms, seed=seed))}
-    few = max(2, instances // 5)
-    key = prng.stream(prng.root(seed), "prior")
-    checked = thinning.check(problem.prior, held_out, problem.arms, given=False, seed=seed)
-    drawn = priors.Drawn.of(problem.prior, few, key).instances
-    found[AS_FITTED] = Truth(drawn, check=checked)
-    for prior in others:
-        found[f"a {prior.label} prior"] = Truth(priors.Drawn.of(prior, few, key).instances)
-    for name, factor in (SHIFTS if problem.unit else SHIFTS_OF_REVENUE).items():
-        found[name] = Truth(np.asarray(priors.Scaled(problem.prior, factor).scale(drawn)))
-    return found
-
-
 class Known(NamedTuple):
     """What is known besides the problem itself."""
 
@@ -228,8 +119,15 @@ class Known(NamedTuple):
 
 def stored(fit: dict[str, Any], folder: Path, rewards: laws.Reward | None = None) -> Known:
     """What `gradband fit` wrote besides the problem, whose `rewards` are given."""
-    held_out = past_experiments.load(folder / fit["file"], "held-out")
+    held_out = load_part(fit, folder, "held-out")
     return Known(other_priors(fit, folder, rewards), held_out, str(fit.get("unit", "")))
+
+
+def load_part(fit: dict[str, Any], folder: Path, part: str) -> past_experiments.Experiments:
+    """The experiments of a part, with their features if they have any."""
+    if "context" in fit:
+        return context_rows.load(folder / fit["file"], part, fit["context"])
+    return past_experiments.load(folder / fit["file"], part)
 
 
 def measure(
@@ -264,19 +162,20 @@ def measure_on(
     """The same with the priors that were not chosen and the experiments held out."""
     others, held_out, unit = known
     possible = truths(problem, others, held_out, affordable(problem, instances), seed)
-    policies: dict[str, Policy | WithParams] = {LEARNED: learned, **rivals([problem.prior, *others])}
+    usual = with_contexts(problem) if problem.prior.contextual else rivals([problem.prior, *others])
+    policies: dict[str, Policy | WithParams] = {LEARNED: learned, **usual}
 
     def report(policy: str, share: float) -> None:
         if progress:
             progress(policy, (list(policies).index(policy) + share) / len(policies))
 
     # All situations are played together, so that each policy is compiled once.
-    means = np.concatenate([truth.means for truth in possible.values()])
-    together = problem.replace(prior=priors.Drawn(means, 0, problem.prior.rewards))
-    table = evaluate(policies, together, instances=len(means), seed=seed, progress=report, **how)
+    together = problem.replace(prior=joined(possible.values(), problem.prior.rewards))
+    count = sum(map(len, possible.values()))
+    table = evaluate(policies, together, instances=count, seed=seed, progress=report, **how)
     found, first = [], 0
     for name, truth in possible.items():
-        rows = slice(first, first + len(truth.means))
+        rows = slice(first, first + len(truth))
         parts = [Row(row.name, row.regrets[rows], row.rewards[rows], row.seconds) for row in table.rows]
         ranked = Comparison(tuple(sorted(parts, key=lambda row: row.regret.mean)))
         found.append(Situation(name, problem.pulls, ranked, truth.owner, truth.check, unit))
@@ -286,6 +185,9 @@ def measure_on(
 
 def affordable(problem: Problem, instances: int) -> int:
     """How many of the instances can be played in time, judged by the slowest policy, Thompson sampling."""
+    if problem.prior.contextual:
+        numbers = problem.horizon * problem.arms * problem.prior.dims**2
+        return max(2, min(instances, max(1000, BELIEFS // numbers)))
     samples = problem.rounds * min(problem.pulls_per_round, MOST_SAMPLES)
     return max(2, min(instances, max(1000, BUDGET // (2 * samples))))
 

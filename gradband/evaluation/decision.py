@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any
 
@@ -12,13 +12,14 @@ from gradband.core.errors import InputError
 from gradband.core.statistics import Mean
 from gradband.evaluation import compare_with_defaults as gains
 from gradband.evaluation.compare_with_defaults import EQUAL_SPLIT, HELD_OUT, LEARNED, Situation
-from gradband.evaluation.evaluate import evaluate
+from gradband.evaluation.drawn_tests import Drawn
 from gradband.evaluation.outcome import Outcome
-from gradband.evaluation.past_tests import Past, Spread
+from gradband.evaluation.past_tests import Past, Spread, arms_of
 from gradband.evaluation.played_out import PlayedOut, examples
 from gradband.policies import Policy, Split, given
-from gradband.policies.given import Given, WithParams
-from gradband.problems import Problem, priors, shrinkage
+from gradband.policies.given import WithParams
+from gradband.problems import Problem, context_draws
+from gradband.problems.context_rows import ContextRows
 from gradband.problems.thinning import FEWEST
 
 ADOPT, DONT_BOTHER, CANT_TELL = "Adopt", "Don't bother", "Can't tell"
@@ -26,7 +27,8 @@ SURE = 2.0  # standard errors from which a gain is clear
 FACTORS = (0.25, 0.5, 1, 2, 4)  # lengths of a test, relative to the one that the policy was learned for
 MOST_ROUNDS = 100_000  # of a length
 SIZES = 4  # other numbers of arms, the most common ones
-SPLIT, TS, NORMAL_TS = "split", "ts", "ts-gaussian"
+SPLIT, TS, NORMAL_TS, LIN_TS = "split", "ts", "ts-gaussian", "lin-ts"
+MANY = 2000  # tests that show how means vary where there are features
 PLATFORMS = {"growthbook": "GrowthBook", "statsig": "Statsig"}
 TRUTHS = {
     HELD_OUT: "past tests that were held out",
@@ -212,6 +214,10 @@ def in_plain_words(name: str) -> str:
         EQUAL_SPLIT: "an equal split throughout",
         "ucb1": "UCB1",
         "hierarchical-ts": "Thompson sampling with a hierarchical prior",
+        LIN_TS: "Thompson sampling with features",
+        "lin-greedy": "always what looks best by the features",
+        "lin-bayes-ucb": "Bayes-UCB with features",
+        "lin-ucb": "LinUCB",
     }
     return known.get(kind, name)
 
@@ -228,14 +234,14 @@ def decide(
         progress: Called with what is measured and the share that is done.
         how: `devices`, `memory` and the number of `instances`, as for `evaluate`.
     """
-    problem, learned, best = outcome.problem, outcome.learned, past.best_prior()
+    problem, learned = outcome.problem, outcome.learned
     count = max(FEWEST, gains.affordable(problem, how.pop("instances", 10_000)) // len(FACTORS))
     today = done_today(past)
-    drawn = Drawn(problem, *shrinkage.draw(best, past.held_out, problem.arms, count, seed))
+    drawn = Drawn.of_held_out(problem, past, problem.arms, past.held_out, count, seed)
     cells = [drawn.with_horizon(n) for n in _lengths(problem) if n != problem.horizon]
     for arms in _other_sizes(past, problem.arms):
-        alike = past.held_out.only(np.flatnonzero(past.held_out.sizes == arms))
-        cells.append(Drawn(problem, *shrinkage.draw(best, alike, arms, count, seed)))
+        alike = past.held_out.only(np.flatnonzero(arms_of(past.held_out) == arms))
+        cells.append(Drawn.of_held_out(problem, past, arms, alike, count, seed))
     cells = [cell for cell in cells if plays(learned, cell.fixed)]
     found = []
     for place, cell in enumerate(cells):
@@ -245,49 +251,29 @@ def decide(
     pairs = list(zip(cells, found, strict=True))
     held = next(entry for entry in outcome.situations if entry.name == HELD_OUT)
     lengths = [held, *(entry for cell, entry in pairs if cell.arms == problem.arms)]
-    more = Drawn(problem, np.concatenate([drawn.means, drawn.means[..., :1]], axis=-1), drawn.owner)
     return Decision(
         outcome,
         past,
-        Spread.of(problem.prior, seed),
+        _spread(problem, past, seed),
         tuple(sorted(lengths, key=lambda entry: entry.pulls)),
         {cell.arms: entry for cell, entry in pairs if cell.arms != problem.arms},
-        plays(learned, more.fixed),
-        examples(learned, problem, drawn.means, seed),
+        plays(learned, problem.replace(prior=drawn.with_another_arm())),
+        examples(learned, problem, drawn.tests, seed),
     )
 
 
-@dataclasses.dataclass(frozen=True)
-class Drawn:
-    """Instances of held-out experiments in tests of a problem's length, and their experiments [N].
-
-    They are means [N, K], or arms as the rewards describe them [N, parts, K].
-    """
-
-    problem: Problem
-    means: np.ndarray
-    owner: np.ndarray
-
-    @property
-    def arms(self) -> int:
-        return int(self.means.shape[-1])
-
-    @property
-    def fixed(self) -> Problem:
-        """The problem with these means."""
-        return self.problem.replace(prior=priors.Drawn(self.means, 0, self.problem.prior.rewards))
-
-    def with_horizon(self, horizon: int) -> "Drawn":
-        return dataclasses.replace(self, problem=self.problem.replace(horizon=horizon))
-
-    def gain(self, policies: Mapping[str, Given], seed: int, **how: Any) -> Situation:
-        """The gain of the learned one of some policies over the others."""
-        table = evaluate(policies, self.fixed, instances=len(self.means), seed=seed, **how)
-        return Situation(HELD_OUT, self.fixed.pulls, table, self.owner)
+def _spread(problem: Problem, past: Past, seed: int) -> Spread:
+    if isinstance(past.held_out, ContextRows):
+        source = context_draws.Source(problem.prior, past.held_out, seed)
+        return Spread.of(source.of_prior(problem.prior, MANY))
+    return Spread.of(problem.prior, seed)
 
 
 def done_today(past: Past) -> dict[str, Policy]:
     """What the gain is compared with at other lengths and numbers of arms: splits and Thompson sampling."""
+    if isinstance(past.held_out, ContextRows):
+        found = gains.with_contexts(Problem(past.candidates[0], 1))
+        return {name: found[name] for name in (EQUAL_SPLIT, SPLIT, LIN_TS)}
     found = gains.rivals(list(past.candidates))
     names = [EQUAL_SPLIT, SPLIT, *[name for name in found if name.partition(":")[0] in (TS, NORMAL_TS)][:1]]
     return {name: found[name] for name in names}
@@ -305,7 +291,7 @@ def plays(learned: WithParams, problem: Problem) -> bool:
 def _lengths(problem: Problem) -> list[int]:
     """Lengths of a test in whole batches, the problem's own included."""
     batch, least = problem.pulls_per_round, 2 * problem.arms
-    found = {max(1, round(factor * problem.rounds)) * batch for factor in FACTORS}
+    found = {max(1, round(factor * problem.horizon / batch)) * batch for factor in FACTORS}
     return sorted(
         n for n in found | {problem.horizon} if n == problem.horizon or least <= n <= MOST_ROUNDS * batch
     )
@@ -313,6 +299,6 @@ def _lengths(problem: Problem) -> list[int]:
 
 def _other_sizes(past: Past, arms: int) -> list[int]:
     """The most common other numbers of arms with enough held-out experiments, ascending."""
-    counts = np.bincount(past.held_out.sizes)
+    counts = np.bincount(arms_of(past.held_out))
     usual = [int(size) for size in np.argsort(-counts) if size != arms and counts[size] >= FEWEST]
     return sorted(usual[:SIZES])

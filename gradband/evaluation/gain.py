@@ -190,8 +190,6 @@ def _parts(fit: Any) -> tuple[Problem, Known]:
     held_out = getattr(fit, "held_out", None)
     if not isinstance(held_out, past_experiments.Experiments):
         raise InputError(f"a gain needs what gb.fit returned, or its fitted.toml, not {shown(fit)}")
-    if fit.problem.prior.contextual:
-        raise InputError("there is no gain to measure with contexts: evaluate on the fit's problem instead")
     if held_out.labels:
         raise InputError("there is no gain to measure where arms matter")
     return fit.problem, Known(fit.others, held_out, fit.unit)

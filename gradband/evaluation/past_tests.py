@@ -10,9 +10,11 @@ from gradband.core import prng
 from gradband.core.errors import InputError
 from gradband.evaluation import compare_with_defaults as gains
 from gradband.evaluation.played_out import means_of
-from gradband.problems import Problem, past_experiments, priors, shrinkage
+from gradband.problems import Problem, context_draws, context_fit, priors, shrinkage
+from gradband.problems.context_rows import ContextRows
 from gradband.problems.likelihood import Fit
 from gradband.problems.past_experiments import Experiments
+from gradband.problems.priors.past_contexts import PastContexts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,13 +31,13 @@ class Past:
     def load(cls, problem: Problem, fit: dict[str, Any], folder: Path) -> Self:
         """From the table that `gradband fit` adds to a problem file, which is in `folder`."""
         known = gains.stored(fit, folder, problem.prior.rewards)
-        fitted = past_experiments.load(folder / fit["file"], "fitted")
+        fitted = gains.load_part(fit, folder, "fitted")
         return cls(fitted, known.held_out, (problem.prior, *known.others), known.unit)
 
     @property
     def sizes(self) -> np.ndarray:
         """The number of arms of each experiment [E]."""
-        return np.concatenate([self.fitted.sizes, self.held_out.sizes])
+        return np.concatenate([arms_of(part) for part in self._parts])
 
     @property
     def rates(self) -> np.ndarray:
@@ -55,18 +57,30 @@ class Past:
 
     def best_prior(self) -> priors.Prior:
         """The prior under which held-out experiments are most likely, of those with a posterior."""
-        usable = [prior for prior in self.candidates if shrinkage.shrinks(prior)]
-        if not usable:
-            raise InputError("none of the fitted priors has a posterior to draw experiments from")
-        return shrinkage.likeliest(usable, self.held_out)
+        if found := self.likelihoods():
+            return found[0].prior
+        raise InputError("none of the fitted priors has a posterior to draw experiments from")
 
     def likelihoods(self) -> list[Fit]:
         """The priors with the log-likelihoods of held-out experiments, the best first."""
-        usable = [prior for prior in self.candidates if shrinkage.shrinks(prior)]
+        if isinstance(self.held_out, ContextRows):
+            named = [(context_fit.name_of(prior), prior) for prior in self.candidates]
+            found = [
+                Fit(name, prior, context_draws.log_likelihood(prior, self.held_out))
+                for name, prior in named
+            ]
+            return sorted(found, key=lambda entry: -entry.score.mean)
         found = [
-            Fit(prior.label, prior, shrinkage.log_likelihood(prior, self.held_out)) for prior in usable
+            Fit(prior.label, prior, shrinkage.log_likelihood(prior, self.held_out))
+            for prior in self.candidates
+            if shrinkage.shrinks(prior)
         ]
         return sorted(found, key=lambda entry: -entry.score.mean)
+
+
+def arms_of(found: Experiments) -> np.ndarray:
+    """The number of arms of each experiment [E]."""
+    return found.arms if isinstance(found, ContextRows) else found.sizes
 
 
 def total(values: np.ndarray, experiments: Experiments) -> np.ndarray:
@@ -87,8 +101,10 @@ class Spread:
     """by how much a test's best arm exceeds its mean arm, on average"""
 
     @classmethod
-    def of(cls, prior: priors.Prior, seed: int = 0, count: int = 10_000) -> Self:
-        means = means_of(priors.Drawn.of(prior, count, prng.root(seed)))
+    def of(cls, prior: priors.Prior | PastContexts, seed: int = 0, count: int = 10_000) -> Self:
+        """Of a prior, or of tests that were drawn from it; visitors of a test are taken together."""
+        drawn = prior if isinstance(prior, PastContexts) else priors.Drawn.of(prior, count, prng.root(seed))
+        means = means_of(drawn)
         level, inside = means.mean(1), float(means.var(1, ddof=1).mean())
         between = max(0.0, float(level.var()) - inside / means.shape[1])
         lead = float((means.max(1) - level).mean())

@@ -15,6 +15,7 @@ from gradband.engine.rollout import Operands, RolloutSpec, play
 from gradband.policies import given
 from gradband.policies.given import Given
 from gradband.problems import Problem, priors
+from gradband.problems.priors.past_contexts import PastContexts
 
 COLUMNS = 60  # at most, over the rounds
 QUANTILES = (0.1, 0.5, 0.9)  # of the regret, for a good, a typical and a bad run
@@ -48,20 +49,25 @@ class PlayedOut:
         return {name: value.tolist() for name, value in vars(self).items()}
 
 
-def means_of(drawn: priors.Drawn) -> np.ndarray:
-    """Means [N, K] of instances."""
+def means_of(drawn: priors.Drawn | PastContexts) -> np.ndarray:
+    """Means [N, K] of instances, for all visitors of a test together if these have features."""
+    if isinstance(drawn, PastContexts):
+        return drawn.all_means()
     return np.asarray(jax.vmap(drawn.means)(jnp.asarray(drawn.instances)), np.float64)
 
 
 def play_out(
-    policy: Given, problem: Problem, instances: np.ndarray, seed: int = 0
+    policy: Given, problem: Problem, instances: np.ndarray | PastContexts, seed: int = 0
 ) -> tuple[PlayedOut, ...]:
-    """Plays a test on each of N instances: means [N, K], or arms as the rewards describe them.
+    """Plays a test on each of N instances: means [N, K], arms as rewards describe them, or with features.
 
     Shares are the policy's probabilities, or its choices if it has none, averaged over the rounds of a
     column.
     """
-    drawn = priors.Drawn(instances, 0, problem.prior.rewards)
+    if isinstance(instances, PastContexts):
+        drawn: priors.Drawn | PastContexts = instances
+    else:
+        drawn = priors.Drawn(instances, 0, problem.prior.rewards)
     means = means_of(drawn)
     fixed = problem.replace(prior=drawn.fresh(), afterwards=0)
     bound, params = given.bind(policy, fixed, seed)
@@ -80,7 +86,7 @@ def play_out(
         found.append(
             PlayedOut(
                 row[order],
-                edges[1:] * problem.pulls_per_round,
+                edges[1:] * problem.pulls_at_once,
                 columns[:, order, place],
                 total[order, place],
             )
@@ -89,20 +95,21 @@ def play_out(
 
 
 def examples(
-    policy: Given, problem: Problem, instances: np.ndarray, seed: int = 0
+    policy: Given, problem: Problem, instances: np.ndarray | PastContexts, seed: int = 0
 ) -> tuple[PlayedOut, ...]:
     """A good, a typical and a bad run by regret, of tests on the first of N instances."""
     count = min(
         len(instances), MOST_TESTS, max(len(QUANTILES), MOST_CELLS // (problem.rounds * problem.arms))
     )
-    ranked = sorted(play_out(policy, problem, instances[:count], seed), key=lambda run: run.regret)
+    few = instances.first(count) if isinstance(instances, PastContexts) else instances[:count]
+    ranked = sorted(play_out(policy, problem, few, seed), key=lambda run: run.regret)
     return tuple(ranked[round(quantile * (count - 1))] for quantile in QUANTILES)
 
 
 @partial(jax.jit, static_argnums=0)
 def _play(spec: RolloutSpec, operands: Operands) -> tuple[Array, Array]:
     """Shares and pulls [n, K, 1, N] of all rounds."""
-    batch = operands.problem.pulls_per_round
+    batch = operands.problem.pulls_at_once
 
     def record(round: Round) -> tuple[Array, Array]:
         pulls = round.pulls

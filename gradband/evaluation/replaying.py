@@ -208,11 +208,13 @@ def _fit_of(problem: Any, entry: Any) -> tuple[problems.Problem, list[priors.Pri
         task, others, fit = problems.load(str(source)), [], problems.fit_of(str(source))
         if fit is not None:
             others = compare_with_defaults.other_priors(*fit, task.prior.rewards)
-            known = past.load(fit[1] / fit[0]["file"], "fitted")
+            known = compare_with_defaults.load_part(*fit, "fitted")
     elif problem is None and "problem" in about:
         task, others = problems.parse(about["problem"]), []
     else:
         raise InputError("replay needs the prior of a fit: give its fitted.toml (--problem)")
+    if task.prior.contextual:
+        raise InputError("a replay knows no features: gain measures a policy on held-out experiments")
     usable = [prior for prior in (task.prior, *others) if shrinkage.shrinks(prior)]
     if not usable:
         raise InputError(

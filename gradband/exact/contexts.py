@@ -46,6 +46,7 @@ def optimum(problem: Problem, reward_of: Callable[[Problem], float]) -> Known:
     `reward_of` is the optimal reward of a problem without contexts, or an error if it is too large.
     """
     problem.unguarded("the optimum")
+    problem.one_by_one("the optimum")
     prior: Any = problem.prior
     if isinstance(prior, priors.Groups) and isinstance(prior.rewards, rewards.Bernoulli):
         return _groups(prior, problem, reward_of)
@@ -68,7 +69,7 @@ def optimum(problem: Problem, reward_of: Callable[[Problem], float]) -> Known:
 def _has_opposite_arms(prior: Any) -> bool:
     """Whether it is the problem of `solvers.signs`."""
     drawn = prior.features == "opposite" and prior.changing and not np.size(prior.pool)
-    alike = np.ndim(prior.within) == 0 and not np.any(prior.mean)
+    alike = np.ndim(prior.within) == 0 and not np.any(prior.mean) and prior.own is None
     return drawn and alike and prior.theta == "normal" and isinstance(prior.rewards, rewards.Gaussian)
 
 
@@ -105,6 +106,8 @@ def full_feedback(problem: Problem, seconds: float) -> tuple[Mean, Mean]:
     """
     prior: Any = problem.prior
     normal = isinstance(prior, priors.Linear | priors.LinearByArm) and prior.theta == "normal"
+    if getattr(prior, "own", None) is not None:
+        raise InputError("there is no bound where arms differ beyond their features (own)")
     if not (normal and isinstance(prior.rewards, rewards.Gaussian)):
         kinds = f"a {prior.kind} prior with contexts and {prior.rewards.kind} rewards"
         raise InputError(f"there is no bound for {kinds}: coefficients must be normal, rewards gaussian")

@@ -26,6 +26,7 @@ from gradband.policies import (
     TRAINED,
     UCB1,
     BayesUCB,
+    DirectedSoftElim,
     Gittins,
     HierarchicalTS,
     LinSoftElim,
@@ -53,6 +54,7 @@ COSTS = {
     "kl-softelim": (6.0, 1.5e-3),
     "softelim": (3.0, 3e-4),
     "lin-softelim": (4.0, 1e-3),
+    "directed-softelim": (4.0, 1e-3),
     "discounted-kl-softelim": (8.0, 3e-3),
     "discounted-softelim": (6.0, 2e-3),
 }
@@ -104,7 +106,7 @@ def candidates(problem: Problem, budget: float) -> tuple[list[Candidate], dict[s
         seconds = compiling + unit * size
         if found and spent + seconds > budget:
             left_out[name] = f"would take about {seconds:.0f} s more"
-        elif binding.can_play(named(name), problem):
+        elif binding.can_play(references.by_name(named(name), problem), problem):
             found.append(Candidate(name, seconds))
             spent += seconds
     for name in network:
@@ -127,7 +129,7 @@ def candidates(problem: Problem, budget: float) -> tuple[list[Candidate], dict[s
 def _names(problem: Problem) -> tuple[list[str], list[str]]:
     """Policies of few parameters to learn on a problem, and networks."""
     if problem.prior.contextual:
-        return [LinSoftElim.name], []
+        return [DirectedSoftElim.name, LinSoftElim.name], []
     if not problem.unit:
         return ["discounted-softelim", "softelim"] if problem.prior.moves else ["softelim"], []
     if problem.prior.moves:

@@ -9,9 +9,13 @@ after 10⁵ rewards in single precision.
 from typing import NamedTuple
 
 import numpy as np
+from numpy.polynomial import hermite_e
 
 from gradband.core.arrays import Array, namespace, nn, one_hot
 
+NODES = hermite_e.hermegauss(7)[0]  # for the moments of a logistic posterior
+LOG_WEIGHTS = np.log(hermite_e.hermegauss(7)[1]) + NODES**2 / 2
+SMALL = 1e-2  # variance up to which such a posterior is as good as normal
 STEPS = 10  # of Newton's method for a logistic posterior's mode, enough for variances up to 3000
 
 
@@ -107,19 +111,19 @@ def observe(seen: Seen, arm: Array, reward: Array, noise: Array | float, logisti
     """The belief after an arm's reward, with the noise variance σ² of gaussian rewards.
 
     With f = Sᵀx, v = fᵀf and α = 1 / (v + σ²), m moves by α (r − mᵀx) S f, and S by − α / (1 + √(α σ²)) S f
-    fᵀ. A logistic reward is a gaussian one whose σ² is the inverse of the curvature at the posterior's mode
-    (Laplace's approximation), which moves along S f alone.
+    fᵀ. After a logistic reward the belief is the normal one with the mean and the covariance of the
+    posterior (assumed-density filtering), which differ from those before along S f alone.
     """
     belief, (pulled, f, mean) = seen.belief, _of(seen, arm)
     xp = namespace(f)
     own = belief.root if belief.root.ndim == 2 else (belief.root * pulled[:, None, None]).sum(0)
     along, v = (own * f[None]).sum(1), (f**2).sum()
     if logistic:
-        surprise, noise = _mode(mean, v, reward)
+        surprise, less = _moments(mean, v, reward)
     else:
-        surprise = (reward - mean) / (v + noise)
-    share = 1 / (v + noise)
-    shift, shrink = surprise * along, share / (1 + xp.sqrt(share * noise)) * along[:, None] * f[None]
+        share = 1 / (v + noise)
+        surprise, less = (reward - mean) / (v + noise), share / (1 + xp.sqrt(share * noise))
+    shift, shrink = surprise * along, less * along[:, None] * f[None]
     if belief.root.ndim == 3:
         shift, shrink = pulled[:, None] * shift[None], pulled[:, None, None] * shrink[None]
     return Belief(belief.mean + shift, belief.root - shrink, belief.rewards + 1)
@@ -142,6 +146,36 @@ def _of(seen: Seen, arm: Array) -> tuple[Array, Array, Array]:
     """Which arm it is, as zeros and a one [K], its Sᵀx [d] and its mean."""
     pulled = one_hot(arm, seen.mean.shape[0]).astype(seen.mean.dtype)
     return pulled, (pulled[:, None] * seen.spread).sum(0), (pulled * seen.mean).sum()
+
+
+def _moments(mean: Array, v: Array, reward: Array) -> tuple[Array, Array]:
+    """How far the mean of xᵀθ rises, over v, and what S loses, as multiples of S f and of S f fᵀ.
+
+    They are those of the posterior of η = xᵀθ ~ N(mean, v) after a logistic reward, by Gauss-Hermite
+    quadrature around its mode, with the width of Laplace's approximation. Where v is small, that
+    approximation is the posterior but for rounding.
+    """
+    xp = namespace(mean, v)
+    surprise, noise = _mode(mean, v, reward)
+    # The width is √(v / (1 + v w)), with the curvature w at the mode.
+    left, off = noise / (noise + v), v * surprise
+    points = mean + off + xp.sqrt(v * left) * xp.asarray(NODES, mean.dtype)
+    mode = mean + off
+
+    def log_density(eta: Array) -> Array:
+        softplus = xp.maximum(eta, 0) + xp.log1p(xp.exp(-xp.abs(eta)))
+        return reward * eta - softplus - (eta - mean) ** 2 / (2 * v)
+
+    weights = xp.asarray(LOG_WEIGHTS, mean.dtype) + log_density(points) - log_density(mode)
+    weights = xp.exp(weights - weights.max())
+    weights = weights / weights.sum()
+    middle = (weights * xp.asarray(NODES, mean.dtype)).sum()
+    spread = (weights * (xp.asarray(NODES, mean.dtype) - middle) ** 2).sum()
+    wide = v > SMALL
+    rest = xp.where(wide, xp.clip(left * spread, np.float32(1e-6), 1), left)
+    resolved = xp.where(wide, (1 - rest) / v, 1 / (noise + v))
+    more = xp.where(wide, xp.sqrt(left / v) * middle, 0)
+    return surprise + more, resolved / (1 + xp.sqrt(rest))
 
 
 def _mode(mean: Array, v: Array, reward: Array) -> tuple[Array, Array]:

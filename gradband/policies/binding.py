@@ -18,7 +18,7 @@ def check(policy: Policy, problem: Problem) -> Policy:
             f"{bound.name} needs rewards in [0, 1], which this problem does not have: use softelim, "
             "ts-gaussian, index-gaussian or another policy for rewards of any size"
         )
-    if not bound.batches:
+    if not bound.batches and not isinstance(bound, Contextual):
         problem.one_by_one(bound.name)
     return bound
 

@@ -2,10 +2,10 @@
 
 In an experiment, rows with the features x have the linear function xᵀθ, where θ ~ N(m, S) differs from
 experiment to experiment: the mean reward itself, or the logit of the share of successes. If several rows
-belong to one arm, features are those of visitors, and each arm has θᵢ ~ N(θ, W) of its own. The linear
-functions f of an experiment's rows are then N(X m, C), with C = X S Xᵀ + (X W Xᵀ within arms). Rewards are
-integrated out: exactly for means, by Laplace's approximation for successes (Rasmussen and Williams, 2006,
-algorithm 3.1).
+belong to one arm, features are those of visitors, and each arm has θᵢ ~ N(θ, W) of its own. If they are
+those of arms, which may differ beyond them, W is that of the intercept alone. The linear functions f of an
+experiment's rows are then N(X m, C), with C = X S Xᵀ + (X W Xᵀ within arms). Rewards are integrated out:
+exactly for means, by Laplace's approximation for successes (Rasmussen and Williams, 2006, algorithm 3.1).
 """
 
 import dataclasses
@@ -18,11 +18,14 @@ import scipy  # whose parts are imported when they are needed
 
 from gradband.problems import priors, rewards
 from gradband.problems.context_rows import ContextRows
-from gradband.problems.likelihood import Fit, Functions, delta_method, maximise
+from gradband.problems.likelihood import Fit, Functions, delta_method, maximise, mean_of
 from gradband.problems.revenue import noise_of
 
 POOL = 500  # rows of features in a problem
 NEWTON = 40  # steps to the mode
+LEAST = 1e-6  # standard deviation that a prior may have
+BETWEEN_ARMS = "sd beyond features"
+LINEAR, BEYOND, WITHOUT = "linear", "beyond features", "without features"
 
 
 class Padded(NamedTuple):
@@ -57,20 +60,46 @@ class Padded(NamedTuple):
         return len(self.x)
 
 
-def _parts(x: np.ndarray, dims: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """m, the diagonal of S and that of W, or zeros if arms have no θ of their own."""
-    spreads = np.exp(2 * x[dims:])
-    return x[:dims], spreads[:dims], spreads[dims:] if len(x) > 2 * dims else np.zeros(dims)
+class Levels(NamedTuple):
+    """θᵢ ~ N(θ, W) for every arm of an experiment, where θ ~ N(m, S), with diagonal S and W."""
+
+    mean: np.ndarray
+    between: np.ndarray
+    """the diagonal of S [d]"""
+    within: np.ndarray
+    """that of W [d]"""
+
+    @classmethod
+    def at(cls, x: np.ndarray, dims: int) -> "Levels":
+        """From x = (m, log √S), and log √W, of all features or of the intercept alone."""
+        within, spreads = np.zeros(dims), np.exp(2 * x[dims:])
+        within[: len(x) - 2 * dims] = spreads[dims:]
+        return cls(x[:dims], spreads[:dims], within)
+
+    def covariance(self, x: np.ndarray, same: np.ndarray) -> np.ndarray:
+        """C [..., R, R] of rows with features x [..., R, d], of which some belong to the same arm."""
+        transposed = np.swapaxes(x, -1, -2)
+        return (x * self.between) @ transposed + same * ((x * self.within) @ transposed)
+
+    def draw(self, count: int, arms: int, rng: np.random.Generator) -> np.ndarray:
+        """θᵢ [count, arms, d]."""
+        level = self.mean + np.sqrt(self.between) * rng.normal(size=(count, 1, len(self.mean)))
+        return level + np.sqrt(self.within) * rng.normal(size=(count, arms, len(self.mean)))
 
 
 def log_likelihood(x: np.ndarray, seen: Padded) -> np.ndarray:
-    """Log-likelihoods [E] of experiments; x = (m, log √S), and log √W if features are those of visitors."""
-    mean, between, within = _parts(x, seen.x.shape[2])
-    prior = seen.x @ mean
-    transposed = np.swapaxes(seen.x, 1, 2)
-    cov = (seen.x * between) @ transposed + seen.same * ((seen.x * within) @ transposed)
+    """Log-likelihoods [E] of experiments; x = (m, log √S), and log √W if arms have θᵢ of their own."""
+    return likelihood_of(Levels.at(x, seen.x.shape[2]), seen)
+
+
+def likelihood_of(levels: Levels, seen: Padded) -> np.ndarray:
+    """Log-likelihoods [E] of experiments with these levels."""
+    prior, cov = seen.x @ levels.mean, levels.covariance(seen.x, seen.same)
     if seen.noise is None:
-        return _of_successes(seen, prior, cov)
+        f, value = modes(seen, prior, cov)
+        p = scipy.special.expit(f)
+        lower = np.linalg.cholesky(_widened(np.sqrt(seen.pulls * p * (1 - p)), cov))
+        return value - _half_log_det(lower)
     there = seen.pulls > 0
     root = there / np.sqrt(seen.noise)
     off = root * (seen.sums / np.maximum(seen.pulls, 1) - prior)
@@ -79,8 +108,8 @@ def log_likelihood(x: np.ndarray, seen: Padded) -> np.ndarray:
     return -0.5 * ((solved**2) + there * np.log(2 * np.pi * seen.noise)).sum(1) - _half_log_det(lower)
 
 
-def _of_successes(seen: Padded, prior: np.ndarray, cov: np.ndarray) -> np.ndarray:
-    """The same for successes, by Laplace's approximation around the mode f = prior + C a."""
+def modes(seen: Padded, prior: np.ndarray, cov: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The mode f = prior + C a [E, R] given successes, and its log-density [E] up to that of f = prior."""
     n, s = seen.pulls, seen.sums
     a = np.zeros_like(prior)
     step, best = np.ones(len(a)), np.full(len(a), -np.inf)
@@ -104,9 +133,7 @@ def _of_successes(seen: Padded, prior: np.ndarray, cov: np.ndarray) -> np.ndarra
         target = root**2 * (f - prior) + s - n * p
         inner = root * (cov @ target[..., None])[..., 0]
         direction = target - root * np.linalg.solve(_widened(root, cov), inner[..., None])[..., 0] - a
-    p = scipy.special.expit(f)
-    lower = np.linalg.cholesky(_widened(np.sqrt(n * p * (1 - p)), cov))
-    return best - _half_log_det(lower)
+    return f, best
 
 
 def _widened(root: np.ndarray, cov: np.ndarray) -> np.ndarray:
@@ -119,41 +146,57 @@ def _half_log_det(lower: np.ndarray) -> np.ndarray:
 
 
 def fit(found: ContextRows, held_out: ContextRows, arms: int) -> list[Fit]:
-    """The linear prior, and one that ignores the features, by the likelihood of held-out experiments.
+    """Linear priors, the chosen one first, and one that ignores the features.
 
-    The linear one is chosen anyway: the other tells what features are worth.
+    If features are those of arms, there is a prior whose arms differ beyond them, which is chosen if it
+    fits held-out experiments better. The one without features, by which arms just differ, tells what
+    features are worth.
     """
     plain, rest = (dataclasses.replace(each, features=each.features[:, :1]) for each in (found, held_out))
-    return [
-        _fitted("linear", found, held_out, arms, found.columns),
-        _fitted("without features", plain, rest, arms, found.columns[:1]),
-    ]
+    fits = [_fitted(LINEAR, found, held_out, arms)]
+    if not found.by_arm:
+        fits.append(_fitted(BEYOND, found, held_out, arms))
+        more = mean_of(fits[1].held_out - fits[0].held_out)
+        if more.mean > more.se:
+            fits.reverse()
+    return [*fits, _fitted(WITHOUT, plain, rest, arms)]
 
 
-def _fitted(
-    name: str, found: ContextRows, held_out: ContextRows, arms: int, columns: tuple[str, ...]
-) -> Fit:
-    by_arm, dims = found.by_arm, found.features.shape[1]
+def name_of(prior: Any) -> str:
+    """What a fit of this prior is called."""
+    if prior.dims == 1:
+        return WITHOUT
+    return LINEAR if getattr(prior, "own", None) is None else BEYOND
+
+
+def _fitted(name: str, found: ContextRows, held_out: ContextRows, arms: int) -> Fit:
+    dims = found.features.shape[1]
+    columns = found.columns[:dims]
     scale = np.maximum(found.features.std(0), 1e-12)
     scale[0] = 1.0
     seen, rest = Padded.of(found, scale), Padded.of(held_out, scale)
-    x, covariance = maximise(log_likelihood, _start(found, scale, by_arm), seen)
-    parts = {"mean of": 0, "sd of": dims} | ({"sd within arms of": 2 * dims} if by_arm else {})
+    own = dims if found.by_arm else int(name != LINEAR)
+    x, covariance = maximise(log_likelihood, _start(found, scale, own), seen)
+    parts = {"mean of": 0, "sd of": dims} | ({"sd within arms of": 2 * dims} if found.by_arm else {})
     functions: Functions = {
         f"{what} {columns[i]}": partial(_number, place=first + i, scale=scale[i], log=first > 0)
         for what, first in parts.items()
         for i in range(dims)
     }
+    beyond = not found.by_arm and name != LINEAR
+    if beyond:
+        functions[BETWEEN_ARMS] = lambda x: np.exp(x[-1])
     numbers = delta_method(functions, x, covariance)
     said = {what: [numbers[f"{what} {column}"].mean for column in columns] for what in parts}
-    return Fit(name, _prior(found, arms, said), log_likelihood(x, rest), numbers)
+    own_sd = max(numbers[BETWEEN_ARMS].mean, LEAST) if beyond else None
+    return Fit(name, _prior(found, arms, said, own_sd), log_likelihood(x, rest), numbers)
 
 
 def _number(x: np.ndarray, place: int, scale: float, log: bool) -> Any:
     return (np.exp(x[place]) if log else x[place]) / scale
 
 
-def _start(found: ContextRows, scale: np.ndarray, by_arm: bool) -> np.ndarray:
+def _start(found: ContextRows, scale: np.ndarray, own: int) -> np.ndarray:
     """Where the search begins: least squares of all rows, and half of what is left as spread."""
     rate = found.successes / found.pulls
     if found.variances is None:
@@ -161,29 +204,30 @@ def _start(found: ContextRows, scale: np.ndarray, by_arm: bool) -> np.ndarray:
         rate = np.log(share / (1 - share))
     mean, *_ = np.linalg.lstsq(found.features / scale, rate, rcond=None)
     left = max(float((rate - found.features / scale @ mean).std()), 1e-6) / math.sqrt(2 * len(mean))
-    return np.concatenate([mean, np.full((2 if by_arm else 1) * len(mean), math.log(left))])
+    return np.concatenate([mean, np.full(len(mean) + own, math.log(left))])
 
 
-def _prior(found: ContextRows, arms: int, said: dict[str, list[float]]) -> priors.Prior:
+def _prior(found: ContextRows, arms: int, said: dict[str, list[float]], own: float | None) -> priors.Prior:
     """The fitted numbers as the prior of a problem."""
     paid: rewards.Reward = rewards.Bernoulli()
     if found.variances is not None:
         paid = rewards.Gaussian(math.sqrt(float(np.average(noise_of(found), weights=found.pulls))))
     mean = said["mean of"]
     if not found.by_arm:
-        pool = _pool(found.features, np.ones(len(found.pulls)))
-        return priors.Linear(arms, len(mean), mean, _positive(said["sd of"]), pool=pool, rewards=paid)
+        drawn = pool(found.features, np.ones(len(found.pulls)))
+        between = _positive(said["sd of"])
+        return priors.Linear(arms, len(mean), mean, between, pool=drawn, own=own, rewards=paid)
     within, between = (_positive(said[what]) for what in ("sd within arms of", "sd of"))
-    pool = _pool(found.features, found.pulls)
-    return priors.LinearByArm(arms, len(mean), mean, within, between=between, pool=pool, rewards=paid)
+    drawn = pool(found.features, found.pulls)
+    return priors.LinearByArm(arms, len(mean), mean, within, between=between, pool=drawn, rewards=paid)
 
 
 def _positive(sds: list[float]) -> list[float]:
     """Deviations that a prior may have: none is exactly 0."""
-    return [max(sd, 1e-6) for sd in sds]
+    return [max(sd, LEAST) for sd in sds]
 
 
-def _pool(features: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def pool(features: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Rows of features, each as often as its share of the weights."""
     kinds, place = np.unique(features, axis=0, return_inverse=True)
     shares = np.cumsum(np.bincount(place.ravel(), weights, len(kinds))) / weights.sum()

@@ -2,12 +2,14 @@
 
 import dataclasses
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
+from gradband.core import tensor_file
 from gradband.core.errors import InputError, shown
-from gradband.problems import frames
+from gradband.problems import frames, past_experiments
 from gradband.problems.past_experiments import Columns, Experiments
 
 MOST_FEATURES = 20
@@ -26,6 +28,8 @@ class ContextRows(Experiments):
     features: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros((0, 1)))
     """[A, d], the first of which is 1"""
     columns: tuple[str, ...] = ()
+    bases: tuple[str, ...] = ()
+    """values of text that have no column, such as device=app"""
 
     def mapped(self, starts: np.ndarray, function: Callable[[np.ndarray], np.ndarray]) -> Self:
         arm, features = function(self.arm), function(self.features)
@@ -52,13 +56,19 @@ def read(data: Any, columns: Columns, context: tuple[str, ...]) -> ContextRows:
     """
     source = frames.find(data, (*dataclasses.astuple(columns.with_moments()), *context))
     measured = columns.asked or columns.successes not in source.columns
-    columns = columns.with_moments()
+    asked, columns = columns.asked, columns.with_moments()
     given = (columns.mean, columns.variance) if measured else (columns.successes,)
     wanted = [columns.experiment, columns.arm, columns.pulls, *given, *context]
     if len({*wanted}) < len(wanted):
         raise InputError(f"columns must be different, not {', '.join(wanted)}")
     if missing := [repr(name) for name in wanted if name not in source.columns]:
-        raise InputError(f"{source.name} has no column {', '.join(missing)}")
+        if not asked and measured and not {*given} & {*source.columns}:
+            missing = [*(name for name in missing if name[1:-1] not in given), repr(columns.successes)]
+        raise InputError(
+            f"{source.name} has no column {', '.join(missing)}: it has {', '.join(source.columns[:20])}; "
+            "name your columns with experiment, arm, pulls and successes (or mean and variance), and those "
+            "with features with context"
+        )
     frame = source.take(wanted)
     experiment, arm = (_numbered(frame[name]) for name in (columns.experiment, columns.arm))
     pulls, *numbers = (_numbers(frame[name]) for name in (columns.pulls, *given))
@@ -70,9 +80,11 @@ def read(data: Any, columns: Columns, context: tuple[str, ...]) -> ContextRows:
         successes, variances = numbers[0], None
         wrong = (successes < 0) | (successes > pulls) | (successes % 1 != 0)
         frames.refuse(wrong, f"no whole number from 0 to the pulls in {columns.successes!r}")
-    names, features = [INTERCEPT], [np.ones(len(frame))]
+    names, features, bases = [INTERCEPT], [np.ones(len(frame))], []
     for name in context:
-        for label, values in _encoded(frame[name]):
+        base, encoded = _encoded(frame[name])
+        bases += [base] if base else []
+        for label, values in encoded:
             names.append(label)
             features.append(values)
     if len(names) > MOST_FEATURES:
@@ -87,6 +99,7 @@ def read(data: Any, columns: Columns, context: tuple[str, ...]) -> ContextRows:
         arm=arm[order],
         features=np.stack(features, axis=1)[order],
         columns=tuple(names),
+        bases=tuple(bases),
     )
     return _checked(found)
 
@@ -125,15 +138,33 @@ def _numbers(column: Any) -> np.ndarray:
     return values
 
 
-def _encoded(column: Any) -> list[tuple[str, np.ndarray]]:
-    """A column of numbers, or one of text as columns of 0 and 1."""
+def _encoded(column: Any) -> tuple[str, list[tuple[str, np.ndarray]]]:
+    """A column of numbers, or one of text as columns of 0 and 1, with the value that has none."""
     values = frames.as_numbers(column)
-    if values.is_nan().fill_null(False).all():
+    if values.drop_nulls().is_nan().all():
         ranks, names = _numbered(column), frames.as_names(column).unique().sort().to_list()
         if len(names) > MOST_VALUES:
             raise InputError(f"{column.name!r} has {len(names)} values: at most {MOST_VALUES} are allowed")
-        return [(f"{column.name}={name}", (ranks == i) * 1.0) for i, name in enumerate(names) if i]
-    return [(column.name, _numbers(column))]
+        labels = [f"{column.name}={name}" for name in names]
+        return labels[0], [(label, (ranks == i) * 1.0) for i, label in enumerate(labels) if i]
+    return "", [(column.name, _numbers(column))]
+
+
+def load(path: Path, part: str, columns: list[str]) -> ContextRows:
+    """The stored experiments of a part, with features."""
+    plain = past_experiments.load(path, part)
+    arrays, _ = tensor_file.load(path, "experiments")
+    try:
+        arm, features = (arrays[f"{part}.{name}"] for name in past_experiments.STORED_OF_CONTEXTS)
+    except KeyError as error:
+        raise InputError(f"{path} has no {error}") from None
+    shapes = arm.shape == plain.pulls.shape and features.shape == (*arm.shape, len(columns))
+    if not shapes or arm.dtype.kind not in "iu" or features.dtype.kind != "f":
+        raise InputError(f"{path} must have an arm and {len(columns)} features for each row")
+    if not np.isfinite(features).all() or (features[:, 0] != 1).any():
+        raise InputError(f"{path} must have finite features, the first of which is 1")
+    own: dict[str, Any] = {"arm": arm.astype(np.int64), "features": features.astype(np.float64)}
+    return ContextRows(**vars(plain), **own, columns=tuple(columns))
 
 
 def names_of(context: Any) -> tuple[str, ...]:

@@ -67,6 +67,8 @@ class FittedProblem(Result):
     seed: int = 0
     unit: str = ""
     """of the rewards, if they are not 0 and 1"""
+    columns: tuple[str, ...] = ()
+    """what features are called, in their order, if there are any; the first is always 1"""
 
     @property
     def problem(self) -> Problem:
@@ -154,12 +156,13 @@ class FittedProblem(Result):
             **({"afterwards": test.afterwards} if test.afterwards else {}),
             **test.special(),
             "prior": self.chosen.prior.describe(),
-            **({"rewards": self.chosen.prior.rewards.describe()} if self.unit else {}),
+            **({"rewards": self.chosen.prior.rewards.describe()} if self.unit or self.columns else {}),
             "fit": {
                 "chosen": self.chosen.name,
                 "file": EXPERIMENTS_FILE,
                 "others": others,
                 **({"unit": self.unit} if self.unit else {}),
+                **({"context": list(self.columns)} if self.columns else {}),
             },
         }
         files.write_text(paths["problem"], files.toml(written) + "\n")

@@ -1,13 +1,12 @@
 """A problem from past experiments with features: a fitted linear prior, and the design of tests."""
 
 import dataclasses
-from pathlib import Path
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradband.core import files
-from gradband.core.errors import InputError, number_of_arms
+from gradband.core.errors import InputError, number, number_of_arms
 from gradband.problems import context_fit
 from gradband.problems.context_rows import ContextRows, names_of, read
 from gradband.problems.fitted import Design, FittedProblem, warnings
@@ -22,9 +21,6 @@ if TYPE_CHECKING:
 class FittedContexts(FittedProblem):
     """A linear prior fitted to past experiments with features, and the design of future tests."""
 
-    columns: tuple[str, ...] = ()
-    """what the features are called, in their order; the first is always 1"""
-
     def as_dict(self) -> dict[str, Any]:
         """The output of `gradband fit --json`."""
         found = super().as_dict()
@@ -36,17 +32,31 @@ class FittedContexts(FittedProblem):
         kind = "visitors" if self.problem.prior.shares_context else "arms"
         return f"{super().in_words()} Features of {kind}, in this order: {', '.join(self.columns)}."
 
+    def features(self, given: Mapping[str, Any]) -> list[float]:
+        """The features of an arm or of a visitor in their order, as a player takes them.
+
+        Args:
+            given: Values by the names of the fitted columns, such as {"age": 31, "device": "web"}.
+        """
+        known = dict.fromkeys(self.columns[1:], 0.0)
+        bases = self.experiments.bases if isinstance(self.experiments, ContextRows) else ()
+        names = {name.partition("=")[0] for name in (*known, *bases)}
+        if {*given} != names:
+            wanted, had = (", ".join(sorted(each)) for each in (names, given))
+            raise InputError(f"features need values of {wanted}, not of {had}")
+        for name, value in given.items():
+            if name in known:
+                known[name] = number(name, value)
+            elif f"{name}={value}" in known:
+                known[f"{name}={value}"] = 1.0
+            elif f"{name}={value}" not in bases:
+                values = [each for each in (*bases, *known) if each.startswith(f"{name}=")]
+                raise InputError(f"no experiment has {name}={value}: it is one of {', '.join(values)}")
+        return [1.0, *known.values()]
+
     def plot(self, ax: "Axes | None" = None, what: str = "gaps") -> "Axes":
         """There is no picture of a fit with features."""
         raise InputError("a fit with features has no picture: see its table, or records()")
-
-    def save(self, folder: str | Path) -> dict[str, str]:
-        """Writes the problem to `fitted.toml`, and returns its path."""
-        path = Path(folder) / "fitted.toml"
-        about = {name: value for name, value in self.problem.describe().items() if name != "noise"}
-        fit = {"chosen": self.chosen.name, "context": list(self.columns)}
-        files.write_text(path, files.toml({**about, "fit": fit}) + "\n")
-        return {"problem": str(path)}
 
 
 def fit(
@@ -75,13 +85,15 @@ def fit(
     assert test.arms is not None
     fits = context_fit.fit(*parts, test.arms)
     notes = (*found.notes, *warnings(len(found), len(parts[1])))
-    return FittedContexts(*parts, test, tuple(fits), fits[0], notes, columns=found.columns)
+    fitted = FittedContexts(*parts, test, tuple(fits), fits[0], notes, columns=found.columns)
+    _ = fitted.problem  # or an error, if there is no test of this design
+    return fitted
 
 
 def _design(found: ContextRows, test: Design) -> Design:
     """The design with the usual number of arms, and as many pulls per arm as in the median experiment."""
     arms = int(np.bincount(found.arms).argmax()) if test.arms is None else number_of_arms(test.arms, 2)
     per_arm = float(np.median(per_experiment(found.pulls, found) / found.arms))
-    return dataclasses.replace(
-        test, arms=arms, horizon=test.horizon or max(2 * arms, round(per_arm * arms))
-    )
+    size = test.pulls_per_round
+    usual = max(1, round(max(2 * arms, per_arm * arms) / size)) * size
+    return dataclasses.replace(test, arms=arms, horizon=test.horizon or usual)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 PARTS = ("fitted", "held-out")
 STORED = ("starts", "pulls", "successes")
 STORED_OF_REVENUE = ("variances", "buyers")
+STORED_OF_CONTEXTS = ("arm", "features")
 BY_ARM = ("pulls", "successes", "variances", "buyers")
 MOST_PULLS = 1e15  # pulls of an arm: whole numbers that float64 holds exactly
 
@@ -173,8 +174,8 @@ def _grouped(table: Rows, arms_matter: bool) -> tuple[Experiments, int]:
 
 def save(path: Path, parts: dict[str, Experiments]) -> None:
     """Stores experiments by the part they belong to."""
-    names = (*STORED, *STORED_OF_REVENUE)
-    found = {f"{part}.{name}": getattr(each, name) for part, each in parts.items() for name in names}
+    names = (*STORED, *STORED_OF_REVENUE, *STORED_OF_CONTEXTS)
+    found = {f"{part}.{name}": getattr(each, name, None) for part, each in parts.items() for name in names}
     arrays = {name: numbers for name, numbers in found.items() if numbers is not None}
     tensor_file.save(path, "experiments", arrays, {"parts": list(parts)})
 

@@ -234,3 +234,8 @@ def posterior_of(prior: Any) -> Posterior:
     if isinstance(prior, priors.ZeroInflated):
         return Purchases.of(prior)
     return Components.of(prior)
+
+
+def of_rewards(found: Experiments) -> Posterior:
+    """Some posterior for such rewards, to thin and to sample them with."""
+    return Components(*np.ones((3, 1))) if found.variances is None else NormalLevels(0.0, 0.0, 1.0)

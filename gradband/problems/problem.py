@@ -27,7 +27,9 @@ class Problem:
     but differences between two rollouts on an instance are less noisy.
 
     With B `pulls_per_round`, decisions come in batches: a policy fixes its probabilities for the next B
-    pulls and observes their results together. The horizon counts pulls, so there are n / B rounds.
+    pulls and observes their results together. The horizon counts pulls, so there are n / B rounds. With
+    contexts each pull has its own, and a decision of its own: the policy knows the rewards of earlier
+    rounds alone.
 
     `afterwards` is the number of further pulls of the arm that the policy recommends after the last round,
     such as the visitors who see the winner of a test. They count in rewards, regrets, gradients and optima;
@@ -73,10 +75,15 @@ class Problem:
         if self.afterwards and not self.prior.knows_means:
             raise InputError("afterwards needs known means, which this prior lacks")
         if self.prior.contextual:
-            apart = {"pulls_per_round": self.pulls_per_round > 1, "afterwards": self.afterwards > 0}
-            apart["delay"] = self.delay is not None
-            for what in (name for name, used in apart.items() if used):
-                raise InputError(f"{what} does not work with contexts: each pull has its own")
+            if self.afterwards:
+                raise InputError(
+                    "afterwards does not work with contexts: which arm is best depends on them"
+                )
+            if self.delay is not None:
+                raise InputError(
+                    "a delay does not work with contexts, which would be kept until rewards come: use "
+                    "pulls_per_round, whose rewards are known when their round ends"
+                )
         if self.horizon % self.pulls_per_round:
             raise InputError(
                 f"the horizon counts pulls, but {self.horizon} is not a multiple of "
@@ -90,7 +97,7 @@ class Problem:
             set_fields(self, delay=read_delay(self.delay))
             if not (self.prior.knows_means and isinstance(self.prior.rewards, rewards.Bernoulli)):
                 raise InputError("a delay needs bernoulli rewards with known means")
-        if self.pulls_per_round > 1 and not (self.prior.knows_means and self.prior.rewards.batches()):
+        if self.pulls_at_once > 1 and not (self.prior.knows_means and self.prior.rewards.batches()):
             kinds = ", ".join(kind for kind, law in rewards.REWARDS.items() if law.batches())
             given = f"{self.prior.rewards.kind} rewards"
             raise InputError(f"batches need rewards whose sums can be drawn ({kinds}), not {given}")
@@ -98,7 +105,12 @@ class Problem:
     @property
     def rounds(self) -> int:
         """The number of decisions."""
-        return self.horizon // self.pulls_per_round
+        return self.horizon // self.pulls_at_once
+
+    @property
+    def pulls_at_once(self) -> int:
+        """The pulls of a decision: those of a round, but a single one with contexts."""
+        return 1 if self.prior.contextual else self.pulls_per_round
 
     @property
     def pulls(self) -> int:

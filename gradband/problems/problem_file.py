@@ -40,17 +40,21 @@ def load(source: str, arms: int | None = None, horizon: int | None = None) -> Pr
 def fit_of(source: str) -> tuple[dict[str, Any], Path] | None:
     """The table `[fit]` that `gradband fit` wrote into a problem file, and the file's folder, or None.
 
-    None also with `--arms-matter`, where there are no other priors and arms are not exchangeable, and with
-    `--context`.
+    None also with `--arms-matter`, where there are no other priors and arms are not exchangeable.
     """
     path = Path(source)
     if path.suffix != ".toml":
         return None
     fit = tomllib.loads(files.read(path, LARGEST_FILE).decode("utf-8")).get("fit")
-    if fit is None or (isinstance(fit, dict) and (fit.get("chosen") == "by arm" or "context" in fit)):
+    if fit is None or (isinstance(fit, dict) and fit.get("chosen") == "by arm"):
         return None
+    if isinstance(fit, dict) and "context" in fit and "file" not in fit:
+        return None  # as earlier versions wrote it, without experiments
     if not isinstance(fit, dict) or not isinstance(fit.get("others"), list):
         raise InputError(f"{path}: the table [fit] is not as gradband fit writes it")
+    columns = fit.get("context", ["1"])
+    if not isinstance(columns, list) or not columns or not all(isinstance(name, str) for name in columns):
+        raise InputError(f"{path}: fit.context must be a list of columns, not {shown(columns)}")
     _beside(fit.get("file"), path.parent)
     return fit, path.parent
 

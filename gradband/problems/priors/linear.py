@@ -25,9 +25,11 @@ class Coefficients(NamedTuple):
 
     theta: Array
     features: Array | None
+    own: Array | None = None
+    """what features do not say of the arms [K], if there is anything"""
 
 
-@pytree("mean", "within", "scale", "table", "pool")
+@pytree("mean", "within", "scale", "table", "pool", "own")
 @dataclasses.dataclass(frozen=True, eq=False)
 class Linear(Prior):
     """Expected rewards xᵢᵀθ, or their logistic function if rewards are 0 or 1.
@@ -37,7 +39,8 @@ class Linear(Prior):
     instance, and with `changing` for each round: `features="normal"` has the standard deviation `scale`,
     "uniform" is between −`scale` and `scale`, and "opposite" is normal for two arms, x and −x. With a
     `pool` [N, d], arms have features from its rows, each as likely. A `table` [K, d] of features is the
-    same for all instances.
+    same for all instances. With `own`, arms differ beyond their features: the linear function of each has a
+    normal deviation of its own, with this standard deviation.
 
     >>> Linear(arms=3, dims=2).sample(prng.root(0)).theta.shape
     (2,)
@@ -55,11 +58,14 @@ class Linear(Prior):
     table: Any = ()
     pool: Any = ()
     rewards: laws.Reward = laws.Gaussian()
+    own: float | None = None
 
     def __post_init__(self) -> None:
         set_fields(self, arms=number_of_arms(self.arms), dims=number_of_dims("dims", self.dims))
         check_coefficients(self)
         check_drawn(self, FEATURES)
+        if self.own is not None:
+            positive("own of the linear prior", self.own)
         if self.features == "opposite" and self.arms != 2:
             raise InputError(f"features of opposite arms are for 2 arms, not {self.arms}")
 
@@ -77,10 +83,12 @@ class Linear(Prior):
         return np.size(self.table) > 0
 
     def sample(self, key: Array) -> Coefficients:
-        theta = draw_coefficients(self, key, (self.dims,))
+        theta, own = draw_coefficients(self, key, (self.dims,)), None
+        if self.own is not None:
+            own = self.own * prng.normal_of(prng.uniforms(prng.fold_in(key, jnp.uint32(4)), self.arms))
         if self.changing or self._fixed:
-            return Coefficients(theta, None)
-        return Coefficients(theta, self._drawn(prng.fold_in(key, jnp.uint32(2))))
+            return Coefficients(theta, None, own)
+        return Coefficients(theta, self._drawn(prng.fold_in(key, jnp.uint32(2))), own)
 
     def _drawn(self, key: Array) -> Array:
         """Features [K, d]."""
@@ -95,10 +103,12 @@ class Linear(Prior):
     def means(self, instance: Visit) -> Array:
         """Expected rewards [K] in a round."""
         linear = (instance.features * instance.instance.theta[None]).sum(1)
+        if instance.instance.own is not None:
+            linear = linear + instance.instance.own
         return jax.nn.sigmoid(linear) if self.rewards.unit else linear
 
     def describe(self) -> dict[str, Any]:
-        return {name: value for name, value in super().describe().items() if value != []}
+        return {name: value for name, value in super().describe().items() if value not in ([], None)}
 
 
 def check_coefficients(prior: Any) -> None:
