@@ -19,7 +19,7 @@ from gradband.cli.learn import show_gain
 from gradband.cli.main import main
 from gradband.core import statistics
 from gradband.core.errors import InputError
-from gradband.evaluation import compare_with_defaults, gain
+from gradband.evaluation import compare_with_defaults, gain, truths
 from gradband.evaluation.evaluate import Comparison, Row
 from gradband.policies import Counts
 from gradband.policies.given import parse_policy
@@ -140,7 +140,7 @@ def test_every_situation_has_its_own_instances(fitted, tmp_path, monkeypatch):
         compare_with_defaults.AS_FITTED,
         compare_with_defaults.HELD_OUT,
         *others,
-        *compare_with_defaults.SHIFTS,
+        *truths.SHIFTS,
     }
     held = found[compare_with_defaults.HELD_OUT]
     assert (held.experiments, len(held.owner)) == (30, 300)

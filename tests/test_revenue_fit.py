@@ -15,7 +15,7 @@ import gradband as gb
 from gradband.cli.main import main
 from gradband.core.errors import InputError
 from gradband.core.statistics import Mean
-from gradband.evaluation import compare_with_defaults
+from gradband.evaluation import compare_with_defaults, truths
 from gradband.evaluation.evaluate import Comparison, Row
 from gradband.problems import posteriors, priors, revenue, rewards, shrinkage, thinning
 from gradband.problems.past_experiments import Columns, Experiments, load, read, save
@@ -448,7 +448,7 @@ def test_every_situation_has_arms_of_its_own(fitted, monkeypatch):
             None, problem, fit | {"others": []}, folder, instances=1500
         )
     }
-    shifts = compare_with_defaults.SHIFTS_OF_REVENUE
+    shifts = truths.SHIFTS_OF_REVENUE
     assert set(found) == {compare_with_defaults.HELD_OUT, compare_with_defaults.AS_FITTED, *shifts}
     usual = found[compare_with_defaults.AS_FITTED].reward("uniform")
     assert_z(usual.mean, usual.se, problem.prior.as_normal().mean)
