@@ -438,7 +438,7 @@ def test_every_situation_has_arms_of_its_own(fitted, monkeypatch):
         return Comparison(tuple(rows))
 
     monkeypatch.setattr(compare_with_defaults, "evaluate", played)
-    monkeypatch.setattr(compare_with_defaults, "SHIFTS_OF_REVENUE", {"rewards 50 % lower": 0.5})
+    monkeypatch.setattr(truths, "SHIFTS_OF_REVENUE", {"rewards 50 % lower": 0.5})
     assert [
         prior.label for prior in compare_with_defaults.other_priors(fit, folder, problem.prior.rewards)
     ] == ["varying zero-inflated"]
