@@ -504,7 +504,7 @@ def test_a_pipe_is_not_waited_for(tmp_path):
         ("mine.toml", lambda path: problems.load(str(path))),
     ):
         os.mkfifo(tmp_path / name)
-        with pytest.raises(InputError, match="it is not a file"):
+        with pytest.raises(InputError, match="it is not a regular file"):
             load(tmp_path / name)
 
 

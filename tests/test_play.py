@@ -349,7 +349,7 @@ def test_what_is_no_file_is_no_journal(policy, tmp_path):
     for path in (tmp_path, tmp_path / "pipe", "/dev/null"):
         with pytest.raises(gb.InputError, match="is not a file"):
             Journal(path, Player(policy, seed=0))
-    with pytest.raises(gb.InputError, match="it is not a file"):
+    with pytest.raises(gb.InputError, match="it is not a regular file"):
         Player(tmp_path / "pipe")
 
 

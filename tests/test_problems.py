@@ -238,7 +238,7 @@ def test_bad_problem_file_is_refused(tmp_path, text, word):
         ("zzz", "unknown problem 'zzz': known: two-point.*FILE.toml"),
         ("", "unknown problem"),
         ("missing.toml", "missing.toml: No such file"),
-        ("folder.toml", "folder.toml: it is not a file"),
+        ("folder.toml", "folder.toml: it is not a regular file"),
         ("nul\0.toml", "null byte"),
     ],
 )
