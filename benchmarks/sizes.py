@@ -3,9 +3,10 @@
     python benchmarks/sizes.py                 # all of it: an hour
     python benchmarks/sizes.py --summary       # what is there so far
 
-Pairs of d and K are drawn at random, d from 2 to 20 and K from 5 to 100, without those that `LEARNED_ON`
-has; each is played with two kinds of features, rewards and horizons. Beliefs have the problem's prior.
-Regrets are written as they come, and what is there already is not computed again.
+Pairs of d and K are drawn at random, d from 2 to 20 and K from 5 to 100, without those that the
+pretrained policy was learned on; each is played with two kinds of features, rewards and horizons.
+Beliefs have the problem's prior. Regrets are written as they come, and what is there already is not
+computed again.
 """
 
 import argparse
@@ -18,26 +19,14 @@ import numpy as np
 import gradband as gb
 from gradband.core.statistics import Mean
 from gradband.learning.over_problems import suited
+from gradband.learning.pretraining_linear import SIZES, normal_features, uniform_features
 from gradband.policies.policy_file import Learned
 
 PAIRS, DRAWN_BY, JUDGED_BY = 20, 2024, 770_000_111
-LEARNED_ON = ((2, 10), (3, 60), (5, 30), (8, 6), (12, 12), (18, 40))
-"""d and K"""
-KINDS = "uniform", "normal"
+KINDS = {"uniform": uniform_features, "normal": normal_features}
 RIVALS = "lin-ts", "lin-bayes-ucb", "lin-v-ids"
-INSTANCES, FEW = 20_000, 2000  # of each problem; V-IDS, which samples in every round, plays FEW
-MANY = 40  # arms, beyond which a quarter as many are played
-
-
-def problem_of(kind, d, k):
-    """As `rvr-linear` or as `dpt-linear`, with the features of K arms drawn for each instance."""
-    if kind == "uniform":
-        prior = gb.priors.Linear(
-            k, d, within=math.sqrt(10), features="uniform", scale=d**-0.5, rewards=gb.rewards.Gaussian(1.0)
-        )
-        return gb.Problem(prior, 250, name=f"uniform {d} {k}")
-    prior = gb.priors.Linear(k, d, within=d**-0.5, scale=d**-0.5, rewards=gb.rewards.Gaussian(0.3))
-    return gb.Problem(prior, 200, name=f"normal {d} {k}")
+INSTANCES, V_IDS, MANY = (20_000, 5000), (2000, 1000), 40
+"""instances with up to so many arms, and with more; V-IDS samples in every round"""
 
 
 def pairs():
@@ -45,7 +34,7 @@ def pairs():
     draws, found = np.random.default_rng(DRAWN_BY), []
     while len(found) < PAIRS:
         pair = tuple(round(math.exp(draws.uniform(*np.log(ends)))) for ends in ((2, 20), (5, 100)))
-        if pair not in found and pair not in LEARNED_ON:
+        if pair not in found and pair not in SIZES:
             found.append(pair)
     return found
 
@@ -62,8 +51,8 @@ def regrets_of(text, kind, d, k, out):
     """The regrets of the first instances, from the file if they are there."""
     path = out / f"{text.replace('/', '_')} {kind} {d} {k}.npy"
     if not path.exists():
-        problem, began = problem_of(kind, d, k), time.perf_counter()
-        instances = FEW if text == "lin-v-ids" else INSTANCES if k <= MANY else INSTANCES // 4
+        problem, began = KINDS[kind](d, k), time.perf_counter()
+        instances = (V_IDS if text == "lin-v-ids" else INSTANCES)[k > MANY]
         found = gb.evaluate(
             {"it": entry_of(text, problem)}, problem, instances=instances, seed=JUDGED_BY, progress=False
         )["it"]
@@ -105,7 +94,9 @@ def against(own, other):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--policy", nargs="*", default=["directed-softelim"], help="names or files")
+    parser.add_argument(
+        "--policy", nargs="*", default=["pretrained-linear", "directed-softelim"], help="names or files"
+    )
     parser.add_argument("--rivals", nargs="*", default=RIVALS)
     parser.add_argument("--out", type=Path, default=Path("runs/sizes"))
     parser.add_argument("--summary", action="store_true", help="show what is there, and compute nothing")

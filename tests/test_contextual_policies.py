@@ -24,6 +24,7 @@ from gradband.policies import (
     LinBoltzmann,
     LinEpsilonGreedy,
     LinSoftElim,
+    PretrainedLinear,
     SoftElim,
     SquareCB,
     binding,
@@ -158,6 +159,8 @@ POLICIES = {
     ),
     "boltzmann": (LinBoltzmann(**BELIEFS), ONE),
     "boltzmann, by arm": (LinBoltzmann(model="by-arm"), DISJOINT),
+    "pretrained": (PretrainedLinear(**BELIEFS), ONE),
+    "pretrained, logistic, by arm": (PretrainedLinear(link="logistic", model="by-arm"), DISJOINT),
     "network": (BeliefIndex(hidden=3, **BELIEFS), ONE),
     "network, logistic, by arm": (BeliefIndex(hidden=3, link="logistic", model="by-arm"), DISJOINT),
 }
