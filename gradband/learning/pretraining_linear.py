@@ -22,9 +22,9 @@ SIZES = (2, 10), (3, 60), (5, 30), (8, 6), (12, 12), (18, 40)
 """d and K of the problems to learn on"""
 # Where arms are pulled almost surely, gradients have much variance: a power of 12 is as good as 40.
 START = {"a": DirectedSoftElim.a, "power": 12.0, "patience": DirectedSoftElim.patience}
-ESTIMATOR = Estimator("leave-one-out", returns="expected")
-STAGES = (3, Turns(96, 1500, 0.03, ESTIMATOR)), (5, Turns(96, 2000, 0.02, ESTIMATOR))
-"""seeds and steps; each stage starts from what the one before has kept"""
+SEED = 3
+# More steps from where these end, of size .08, made regrets 9 % worse.
+TURNS = Turns(96, 1500, 0.03, Estimator("leave-one-out", returns="expected"))
 
 
 def uniform_features(dims: int, arms: int) -> Problem:
@@ -50,7 +50,8 @@ def normal_features(dims: int, arms: int) -> Problem:
 def make(
     path: Path,
     problems: list[Problem],
-    stages: tuple[tuple[int, Turns], ...] = STAGES,
+    how: Turns = TURNS,
+    seed: int = SEED,
     progress: Callable[[int, str, float], None] | None = None,
 ) -> dict[str, np.ndarray]:
     """Writes the policy file, and returns the parameters.
@@ -58,14 +59,14 @@ def make(
     Args:
         path: The file to write.
         problems: The problems to learn on, in turns.
-        stages: Seeds and steps of learning.
+        how: The number and size of steps.
+        seed: Determines all randomness.
         progress: Called after each step.
     """
-    params = {name: np.asarray(value, np.float32) for name, value in START.items()}
-    params["hints"] = np.zeros(HINTS, np.float32)
-    for seed, how in stages:
-        found = learn_over(PretrainedLinear(), problems, how, params=params, seed=seed, progress=progress)
-        params = {name: np.asarray(leaf, np.float32) for name, leaf in found.params.items()}
+    start = {name: np.asarray(value, np.float32) for name, value in START.items()}
+    start["hints"] = np.zeros(HINTS, np.float32)
+    found = learn_over(PretrainedLinear(), problems, how, params=start, seed=seed, progress=progress)
+    params = {name: np.asarray(leaf, np.float32) for name, leaf in found.params.items()}
     policy = PretrainedLinear(dims=5).bind(arms=10, horizon=200)  # a file names a size; it plays all
     about = {
         "policy": policy.name,
@@ -76,10 +77,10 @@ def make(
         "gradband": __version__,
         "training": {
             "problems": [problem.name for problem in problems],
-            "seeds": [seed for seed, _ in stages],
-            "iterations": [how.iterations for _, how in stages],
-            "instances": [how.instances for _, how in stages],
-            "rates": [how.rate for _, how in stages],
+            "iterations": how.iterations,
+            "instances": how.instances,
+            "rate": how.rate,
+            "seed": seed,
         },
     }
     tensor_file.save(path, "policy", {f"params.{name}": leaf for name, leaf in params.items()}, about)
@@ -89,9 +90,17 @@ def make(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=FILE, help="file to write (default: the package's own)")
+    parser.add_argument(
+        "--seed", type=int, default=SEED, help="determines all draws (default: %(default)s)"
+    )
     given = parser.parse_args()
     problems = [kind(*size) for size in SIZES for kind in (uniform_features, normal_features)]
-    make(given.out, problems, progress=lambda i, name, ratio: print(i, name, f"{ratio:.3f}", flush=True))
+    make(
+        given.out,
+        problems,
+        seed=given.seed,
+        progress=lambda i, name, ratio: print(i, name, f"{ratio:.3f}", flush=True),
+    )
 
 
 if __name__ == "__main__":
