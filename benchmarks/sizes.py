@@ -62,34 +62,36 @@ def regrets_of(text, kind, d, k, out):
 
 
 def show(policies, out):
-    """Regrets, and of how many problems a policy has the least, for those that all have played."""
-    print("| problem | " + " | ".join((*policies, *RIVALS)) + " | least |")
-    print("|---" * (len(policies) + len(RIVALS) + 2) + "|")
-    below = {policy: [] for policy in policies}
+    """Regrets on the problems that all have played, and on how many of them each policy is below rivals."""
+    print("| problem | " + " | ".join((*policies, *RIVALS)) + " |")
+    print("|---" * (len(policies) + len(RIVALS) + 1) + "|")
+    z, ratios = {policy: [] for policy in policies}, {policy: [] for policy in policies}
     for d, k in pairs():
         for kind in KINDS:
-            paths = [out / f"{text.replace('/', '_')} {kind} {d} {k}.npy" for text in (*policies, *RIVALS)]
+            texts = (*policies, *RIVALS)
+            paths = [out / f"{text.replace('/', '_')} {kind} {d} {k}.npy" for text in texts]
             if not all(path.exists() for path in paths):
                 continue
-            found = dict(zip((*policies, *RIVALS), map(np.load, paths), strict=True))
+            found = dict(zip(texts, map(np.load, paths), strict=True))
             for policy in policies:
-                z = [against(found[policy], found[rival]) for rival in RIVALS]
-                below[policy].append(z)
+                beside = [compared(found[policy], found[rival]) for rival in RIVALS]
+                z[policy].append([each[0] for each in beside])
+                ratios[policy].append([each[1] for each in beside])
             cells = " | ".join(str(Mean.of(regrets)) for regrets in found.values())
-            print(f"| {kind}, d = {d}, K = {k} | {cells} | {max(below[policies[0]][-1]):.1f} |")
-    for policy, z in below.items():
-        z = np.array(z)
-        print(
-            f"{policy}: below {', '.join(RIVALS)} on {(z < 0).sum(0).tolist()} of {len(z)}, below all on "
-            f"{(z < 0).all(1).sum()}; by 2 standard errors on {(z < -2).sum(0).tolist()}, "
-            f"{(z < -2).all(1).sum()}"
-        )
+            print(f"| {kind}, d = {d}, K = {k} | {cells} |")
+    for policy in policies:
+        below, ratio = np.array(z[policy]), np.array(ratios[policy])
+        print(f"{policy}, beside {', '.join(RIVALS)}:")
+        print(f"below on {(below < 0).sum(0)} of {len(below)}, below all on {(below < 0).all(1).sum()}")
+        print(f"by 2 standard errors on {(below < -2).all(1).sum()}; greatest z {below.max(0).round(1)}")
+        print(f"ratios {ratio.mean(0).round(3)}, from {ratio.min(0).round(3)} to {ratio.max(0).round(3)}")
 
 
-def against(own, other):
-    """By how many standard errors regrets are above others on the same instances; the first has more."""
-    gap = Mean.of(own[: len(other)] - other[: len(own)])
-    return gap.mean / gap.se
+def compared(own, other):
+    """By how many standard errors regrets are above others on the same instances, and their ratio."""
+    instances = min(len(own), len(other))
+    gap = Mean.of(own[:instances] - other[:instances])
+    return gap.mean / gap.se, own[:instances].mean() / other[:instances].mean()
 
 
 def main():
