@@ -27,14 +27,20 @@ from classification_peers import PACKAGES, PLAYERS
 import gradband as gb
 from gradband.core import prng
 from gradband.engine.rollout import CONTEXT
-from gradband.policies import CoSoftElim, LinGreedy, LinTS, Spec, SquareCB, binding
+from gradband.policies import CoSoftElim, LinGreedy, LinTS, LinUCB, Spec, SquareCB, binding, namespace
 from gradband.policies.beliefs import Belief
 
 HORIZON, INSTANCES, TRAINED_ON = 1000, 16, 32
 LARGEST = 20_000  # numbers in a belief, K d², of sets that are played
 SPLIT, TRAINED_BY, JUDGED_BY = 1, 11, 987_654_321
 TRIES, KEPT, ROUNDS = 40, 6, 4  # of the search: points, the best of them, and how often it narrows
-RANGES = {"a": (0.003, 1.0), "more": (0.03, 3.0), "scale": (1.0, 3000.0), "exponent": (0.2, 1.2)}
+RANGES = {
+    "a": (0.003, 1.0),
+    "wide": (0.01, 3.0),
+    "more": (0.03, 3.0),
+    "scale": (1.0, 3000.0),
+    "exponent": (0.2, 1.2),
+}
 RANGES |= {"start": (0.05, 1.0), "width": (0.03, 1.0), "by_arms": (0.03, 1.0), "by_dims": (0.03, 1.0)}
 BELIEF = ("start", "width", "by_arms", "by_dims")
 
@@ -46,7 +52,7 @@ class Rows:
     """
 
     def specs(self):
-        return super().specs() | dict.fromkeys(BELIEF, Spec())
+        return (super().specs() or {}) | dict.fromkeys(BELIEF, Spec())
 
     def init(self, key):
         return super().init(key) | {name: jnp.asarray(RANGES[name][0]) for name in BELIEF}
@@ -80,7 +86,24 @@ class RowsSquareCB(Rows, SquareCB):
     model: str = "by-arm"
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RowsUCB(Rows, LinUCB):
+    """The index has `wide` (K / 2)^`more` standard deviations."""
+
+    name = "rows-ucb"
+    sd: float = 0.5
+    model: str = "by-arm"
+
+    def specs(self):
+        return super().specs() | {"wide": Spec(), "more": Spec()}
+
+    def index(self, params, state):
+        width = params["wide"] * (self.arms / 2) ** params["more"]
+        return state.mean + width * namespace(state.mean).sqrt(state.variance)
+
+
 FAMILIES = {
+    "ucb by rank": (RowsUCB(), ("wide", "more", *BELIEF), {}),
     "softelim by rank": (RowsSoftElim(), ("a", "more", *BELIEF), {}),
     "softelim": (RowsSoftElim(), ("a", "more", *BELIEF), {}),
     "square-cb": (RowsSquareCB(), ("scale", "exponent", *BELIEF), {}),
@@ -222,6 +245,9 @@ def main():
     parser.add_argument("--out", type=Path, default=Path("runs/classification"))
     parser.add_argument("--families", nargs="+", choices=FAMILIES, default=list(FAMILIES))
     parser.add_argument("--peers", nargs="*", choices=PLAYERS, default=list(PLAYERS))
+    parser.add_argument(
+        "--swap", action="store_true", help="learn on the other half, with an OUT of its own"
+    )
     parser.add_argument("--without", nargs="*", default=(), help="policies that are not ranked")
     parser.add_argument("--summary", action="store_true")
     given = parser.parse_args()
@@ -234,7 +260,7 @@ def main():
     data = out / "data.npz"
     if not data.exists():
         subprocess.run([str(environment(out)), script, "data", str(data)], check=True)
-    learn_on, judge_on = halves(data)
+    learn_on, judge_on = halves(data)[:: -1 if given.swap else 1]
     for family in given.families:
         learned = {row["family"]: row["params"] for row in read(out / "learned.jsonl")}
         if family not in learned:
