@@ -147,18 +147,17 @@ def main():
 
 
 def play_all(given):
-    rows = np.load(given.source)
-    names = sorted({key.split("/")[0] for key in rows.files})
-    done = set()
+    """All policies play the first instance of all sets, small ones first, then the second, and so on."""
+    rows, done = np.load(given.source), set()
     if given.out.exists():
         kept = map(json.loads, given.out.read_text().splitlines())
         done = {(row["policy"], row["set"], row["instance"]) for row in kept}
-    for policy in given.policies:
-        for name in names:
-            if all((policy, name, i) in done for i in range(len(rows[f"{name}/right"]))):
-                continue
-            features, right, arms = (rows[f"{name}/{what}"] for what in ("features", "right", "arms"))
-            for i in range(len(right)):
+    names = {key.split("/")[0] for key in rows.files}
+    sets = [[rows[f"{name}/{what}"] for what in ("arms", "right", "features")] + [name] for name in names]
+    sets.sort(key=lambda found: (found[0] * found[2].shape[2] ** 2, found[3]))
+    for i in range(len(sets[0][1])):
+        for arms, right, features, name in sets:
+            for policy in given.policies:
                 if (policy, name, i) in done:
                     continue
                 reward, seconds = play(*PLAYERS[policy], int(arms), features[i], right[i], i)

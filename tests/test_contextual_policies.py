@@ -24,6 +24,7 @@ from gradband.policies import (
     LinBoltzmann,
     LinEpsilonGreedy,
     LinSoftElim,
+    PretrainedLinear,
     SoftElim,
     SquareCB,
     binding,
@@ -132,6 +133,8 @@ def distant(policy, problem):
     if sum(leaf.size for leaf in jax.tree.leaves(params)) == 1:
         return params
     rng = np.random.default_rng(5)
+    if isinstance(policy, PretrainedLinear):  # as it comes, few arms are pulled at random
+        params |= {"power": np.float32(1.5)}
     return {n: np.float32(leaf * 1.1 + 0.2 * rng.random(leaf.shape)) for n, leaf in params.items()}
 
 
@@ -158,6 +161,8 @@ POLICIES = {
     ),
     "boltzmann": (LinBoltzmann(**BELIEFS), ONE),
     "boltzmann, by arm": (LinBoltzmann(model="by-arm"), DISJOINT),
+    "pretrained": (PretrainedLinear(**BELIEFS), ONE),
+    "pretrained, logistic, by arm": (PretrainedLinear(link="logistic", model="by-arm"), DISJOINT),
     "network": (BeliefIndex(hidden=3, **BELIEFS), ONE),
     "network, logistic, by arm": (BeliefIndex(hidden=3, link="logistic", model="by-arm"), DISJOINT),
 }

@@ -301,7 +301,15 @@ def test_explain_says_that_it_knows_no_contexts():
         gb.explain("lin-softelim", gb.problems.named("dpt-linear"))
 
 
-@pytest.mark.parametrize(("policy", "within", "noise"), [("lin-ts", 0.5**0.5, 0.3), ("lin-ucb", 1.0, 1.0)])
+@pytest.mark.parametrize(
+    ("policy", "within", "noise"),
+    [
+        ("lin-ts", 0.5**0.5, 0.3),
+        ("lin-ucb", 1.0, 1.0),
+        ("lin-softelim:a=0.6", 0.5**0.5, 0.3),
+        ("lin-softelim:a=0.6+variance=difference", 0.5**0.5, 0.3),
+    ],
+)
 def test_games_on_few_arms_are_those_of_numpy(policy, within, noise):
     """dpt-linear by the normal equations, in plain NumPy: |z| < 5."""
     x = np.random.RandomState(1234).normal(size=(10, 2)) / 2**0.5
@@ -312,11 +320,16 @@ def test_games_on_few_arms_are_those_of_numpy(policy, within, noise):
     for _ in range(200):
         covariance = np.linalg.inv(precision)
         belief = (covariance @ cause[:, :, None])[:, :, 0]
+        index = belief @ x.T
         if policy == "lin-ts":
             root = np.linalg.cholesky(covariance)
             index = (belief + (root @ rng.normal(size=(m, 2, 1)))[:, :, 0]) @ x.T
-        else:
-            index = belief @ x.T + np.sqrt(((x @ covariance) * x).sum(2))
+        elif policy == "lin-ucb":
+            index += np.sqrt(((x @ covariance) * x).sum(2))
+        else:  # the greatest of −gap² / c + Gumbel noise
+            row = x - x[index.argmax(1)][:, None] if "difference" in policy else x[None]
+            gap, c = index.max(1)[:, None] - index, 0.6**2 * ((row @ covariance) * row).sum(2)
+            index = rng.gumbel(size=gap.shape) - gap**2 / np.where(gap > 0, c, 1)
         arm = index.argmax(1)
         reward = means[rows, arm] + 0.3 * rng.normal(size=m)
         precision += x[arm][:, :, None] * x[arm][:, None] / noise**2

@@ -74,6 +74,7 @@ OPERATIONS = {
         x.reshape(1, -1),
     ),
     "joins": lambda x, k: (jnp.concatenate([x, jnp.ones(3), x]), jnp.pad(x, (2, 1)), jnp.split(x, [2])[1]),
+    "joins nothing": lambda x, k: jnp.concatenate([x, jnp.ones(0), x[::-1]]),
     "tables": lambda x, k: (x[:, None] * x[None], (x[:, None] - x[None]).max(1), jnp.outer(x, x).sum(0)),
     "products": lambda x, k: (
         jnp.outer(x, x + 1) @ x,

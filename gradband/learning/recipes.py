@@ -237,6 +237,12 @@ USUAL = {
     "index-by-arm": INDEX,
     # Rollouts on the same contexts and noise are so alike that nothing has less variance for its price.
     "belief-index": dataclasses.replace(INDEX, estimator=Estimator("leave-one-out", returns="expected")),
+    "pretrained-linear": dataclasses.replace(
+        INDEX,
+        iterations=100,
+        estimator=Estimator("leave-one-out", returns="expected"),
+        optimizer=partial(clipped_adam, rate=0.02, warm=0.1),
+    ),
     # Its start is near the best of many problems. A survey of three parameters would take as long as
     # ascent, and points around its end, in a flat valley, ten times that.
     "directed-softelim": dataclasses.replace(

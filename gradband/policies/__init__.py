@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from gradband.policies.pretrained_beta import PretrainedBeta as PretrainedBeta
     from gradband.policies.pretrained_index import Pretrained as Pretrained
     from gradband.policies.pretrained_index import pretrained as pretrained
+    from gradband.policies.pretrained_linear import PretrainedLinear as PretrainedLinear
     from gradband.policies.sliding_window_ucb import SlidingWindowUCB as SlidingWindowUCB
     from gradband.policies.softelim import SoftElim as SoftElim
     from gradband.policies.split import Split as Split

@@ -8,21 +8,19 @@ import numpy as np
 from gradband.core.arrays import Array, namespace, nn
 from gradband.policies.base import Params, Spec
 from gradband.policies.beliefs import Seen, relief
-from gradband.policies.directed_softelim import DirectedSoftElim, directed
 from gradband.policies.index_network import ArmNetwork
 from gradband.policies.lin_softelim import LEAST
-
-FAR = 10.0  # standard deviations; the network sees greater gaps as this one
+from gradband.policies.pretrained_linear import FAR, PretrainedLinear
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class BeliefIndex(ArmNetwork, DirectedSoftElim):
+class BeliefIndex(ArmNetwork, PretrainedLinear):
     """p is a softmax of the arms' scores, which depend on the belief about them and the remaining rounds.
 
-    An arm's score is that of `directed-softelim`, plus the output of a network for its features (see
+    An arm's score is that of `pretrained-linear`, plus the output of a network for its features (see
     `inputs_of`), as in `index`. Nothing depends on the order of arms, on K or on d, and features have no
     unit, so the same weights play other problems. The network's output is 0 at first: learning starts
-    from directed SoftElim.
+    from `pretrained-linear`.
     """
 
     name: ClassVar[str] = "belief-index"
@@ -31,20 +29,19 @@ class BeliefIndex(ArmNetwork, DirectedSoftElim):
 
     def specs(self) -> dict[str, Spec]:
         network = {name: spec for name, spec in super().specs().items() if name != "doubt"}
-        return network | DirectedSoftElim.specs(self)
+        return network | PretrainedLinear.specs(self)
 
     def init(self, key: Array) -> Params:
         network = super().init(key)
-        return {name: network[name] for name in self.specs()} | DirectedSoftElim.init(self, key)
+        return {name: network[name] for name in self.specs()} | PretrainedLinear.init(self, key)
 
-    def log_probs(self, params: Params, state: Seen) -> Array:
-        scores = self.scores(params, state)
-        return nn(scores).log_softmax(scores)
+    def stored(self) -> None:
+        """The network's weights are drawn."""
 
     def scores(self, params: Params, state: Seen) -> Array:
         noise = self.noise(state)
         left = namespace(state.mean).maximum(self.horizon - state.belief.rewards, 1)
-        known = directed(params, state, noise, left)
+        known = PretrainedLinear.scores(self, params, state)
         return known + self.output(params, self.inputs_of(state, noise, left))
 
     def inputs_of(self, seen: Seen, noise: Array | float, left: Array) -> Array:

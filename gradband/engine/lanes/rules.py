@@ -183,7 +183,7 @@ def _concatenate(e: Writer, equation: Any, *parts: Value) -> At:
         place, found = index[axis], None
         for part, edge in reversed(list(zip(parts, edges, strict=True))):
             first = edge - part.shape[axis]
-            if isinstance(place, int) and not first <= place < edge:
+            if first == edge or (isinstance(place, int) and not first <= place < edge):
                 continue
             own = _within(e, plus(e, place, -first), part.shape[axis] - 1)
             here = entry(e, part, (*index[:axis], own, *index[axis + 1 :]))
