@@ -123,12 +123,17 @@ def test_lanes_alone_cannot():
         estimator.estimate(LSTM(hidden=4), UNIFORM, instances=64, engine="lanes")
 
 
-def test_nan_is_told():
+def test_numbers_that_go_wrong_are_told():
     policy = LSTM(hidden=4).bind(2, UNIFORM.horizon)
     params = policy.init(prng.root(0))
-    params["head"] = params["head"] * np.nan
-    with pytest.raises(InputError, match="lstm"):
-        estimator.estimate(policy, UNIFORM, params, instances=64)
+    params["head_bias"] = params["head_bias"] * 0 + 3e38  # infinite, once it is multiplied by 20
+    told = []
+    for engine in (None, "xla"):
+        with pytest.raises(InputError) as error:
+            estimator.estimate(policy, UNIFORM, params, instances=64, engine=engine)
+        told.append(str(error.value))
+    assert told[0] == told[1]
+    assert "lstm" in told[0]
 
 
 def test_a_product_is_turned():
