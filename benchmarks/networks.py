@@ -23,7 +23,7 @@ import optax
 import gradband as gb
 from gradband.learning import recipes
 
-INSTANCES = 20_000
+INSTANCES = 40_000
 NETWORK = recipes.RECIPES["network"]
 STEPS: dict[str, float] = getattr(NETWORK.optimizer, "keywords", {})  # rate, fall and warm of its steps
 

@@ -99,7 +99,7 @@ def test_one_block_must_fit():
 def test_a_limit_changes_no_bits():
     problem = gb.problems.named("uniform-2", horizon=60)
     todo = work("lstm", problem, instances=256)
-    needs = estimate(todo)
+    needs = todo.needs(todo.kernel(blocks.workers(devices=4)))
     limit = AT_REST + needs.total(todo.blocks, 1) + needs.block // 2
     assert len(todo.workers(blocks.workers(devices=4, memory=limit))) == 1
     assert len(todo.workers(blocks.workers(devices=4))) == 4

@@ -7,11 +7,14 @@ import pytest
 from conftest import assert_z
 
 from gradband import problems
+from gradband.core import prng
 from gradband.core.errors import InputError
 from gradband.exact import by_enumeration, independent_arms, optimum
 from gradband.gradient import prices
 from gradband.gradient.estimator import Estimator, estimate
-from gradband.policies import Counts, Exp3, ExploreThenCommit, KLSoftElim, SoftElim
+from gradband.learning import recipes
+from gradband.learning.plan import Session, Wishes, make_plan
+from gradband.policies import LSTM, Counts, Exp3, ExploreThenCommit, KLSoftElim, SoftElim
 from gradband.problems import Problem, priors, rewards
 from gradband.solvers import layout, two_arms
 
@@ -64,6 +67,18 @@ def test_priced_returns_have_no_bias(policy):
         assert_z(mean, se, float(wanted))
 
 
+def test_priced_returns_of_a_network_have_no_bias():
+    """Where instances have no gradients of their own, prices are compared with those of others."""
+    problem, policy = Problem(UNEVEN, horizon=4), LSTM(hidden=2, head=3.0)
+    params = policy.bind(2, 4).init(prng.root(5))
+    exact = by_enumeration(policy, problem, params).gradient
+    found = estimate(policy, problem, params, instances=60_000, estimator=PRICED, seed=1)
+    wanted = np.concatenate([np.ravel(exact[name]) for name in sorted(exact)])
+    moves = found.se > 0
+    assert moves.sum() > 20
+    assert_z(found.mean[moves], found.se[moves], wanted[moves])
+
+
 def test_priced_returns_are_less_noisy():
     problem = problems.named("uniform-2", horizon=50)
     spread = {
@@ -108,6 +123,21 @@ def test_relaxed_prices_are_less_noisy_than_luck():
         for how in (PRICED, Estimator("luck", returns="expected"))
     }
     assert spread["priced"] < 0.8 * spread["expected"]
+
+
+def test_where_prices_are_known_an_lstm_has_a_recipe_for_them():
+    known, unknown = problems.named("uniform-2"), problems.named("two-point")
+    for policy, problem, name in (
+        (LSTM(), known, "priced"),
+        (LSTM(), unknown, "network"),
+        (KLSoftElim(), known, "gradband"),
+    ):
+        bound = policy.bind(2, problem.horizon)
+        assert recipes.usual_for(bound, problem).name == name
+    wishes = Wishes(recipe="network", iterations=1, instances=2)
+    assert make_plan(LSTM(hidden=2), known, wishes, Session()).about["training"]["recipe"] == "network"
+    plan = make_plan(LSTM(hidden=2), known, Wishes(), Session())
+    assert (plan.about["training"]["returns"], plan.stages[-1].instances) == ("priced", 256)
 
 
 @pytest.mark.slow

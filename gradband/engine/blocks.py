@@ -27,9 +27,10 @@ def block_size(arms: int) -> int:
 
 
 @functools.cache
-def kept_block_size(rollouts: int, horizon: int) -> int:
-    """Instances in a block whose rounds are kept for a gradient: about 128 rollouts, fewer if long."""
-    most = min(128, 2**16 / horizon)
+def kept_block_size(rollouts: int, horizon: int, instances: int) -> int:
+    """Instances in a block whose rounds are kept for a gradient: about 128 rollouts, fewer if they are long
+    or if one block would hold them all, and leave other workers without one."""
+    most = min(128 if rollouts * instances > 128 else 64, 2**16 / horizon)
     return int(2 ** max(0, np.floor(np.log2(most / rollouts))))
 
 
@@ -87,6 +88,13 @@ def _threads(count: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(count, thread_name_prefix="gradband")
 
 
+class Compiled(NamedTuple):
+    """What computes a block as a job's function does, in code for vector units."""
+
+    function: Callable[..., Any]
+    needs: memory.Needs
+
+
 class BlockJob(NamedTuple):
     """`function(*settings, *operands, block)` for the blocks 0, 1, … that hold `instances`, B in each.
 
@@ -102,6 +110,8 @@ class BlockJob(NamedTuple):
     """whether all results end in an axis of instances, so that each can be computed by itself"""
     known: dict[Workers, tuple[Any, tuple[Any, ...]]] | None = None
     """for a repeated job: the kernel and the workers that were found before"""
+    compiled: "Compiled | None" = None
+    """what computes a block on a CPU in place of XLA, unless XLA is asked for"""
 
     @property
     def blocks(self) -> int:
@@ -115,12 +125,17 @@ class BlockJob(NamedTuple):
         """The same for the kernel of this job, or for XLA if it has none."""
         if on.memory is None:
             return on.devices
-        if kernel is None:
-            needs = memory.estimate(self.function, self.settings, (*self.operands, np.int32(0)))
-        else:
-            needs = memory.Needs(0, kernel.scratch_bytes, 4 * kernel.rows * self.size)
+        needs = self.needs(kernel)
         what = f"{self.blocks} blocks of {self.size} instances"
         return on.devices[: memory.at_once(needs, self.blocks, len(on.devices), on.memory, what)]
+
+    def needs(self, kernel: Any) -> memory.Needs:
+        """Memory for this kernel of the job, or for XLA if it has none."""
+        if kernel is None:
+            return memory.estimate(self.function, self.settings, (*self.operands, np.int32(0)))
+        if isinstance(kernel, Compiled):
+            return kernel.needs
+        return memory.Needs(0, kernel.scratch_bytes, 4 * kernel.rows * self.size)
 
     def prepare(self, on: Workers) -> tuple[Any, tuple[Any, ...]]:
         """The kernel, if there is one, and the workers that there is memory for."""
@@ -133,7 +148,9 @@ class BlockJob(NamedTuple):
         return found
 
     def kernel(self, on: Workers) -> Any:
-        """The kernel that computes this in lanes, or None if XLA does."""
+        """The kernel that computes this in lanes or by the block, or None if XLA does."""
+        if self.compiled is not None and engines.may_compile(on.engine, on.devices[0].platform):
+            return self.compiled
         return engines.kernel_for(self, on.engine, on.devices[0].platform)
 
 
@@ -144,8 +161,8 @@ def map_blocks(job: BlockJob, on: Workers, report: Callable[[float], None] | Non
     done. Only as many blocks are computed at a time as fit into memory.
     """
     (kernel, devices), total = job.prepare(on), job.blocks
-    if kernel is None:
-        run, like = _by_xla(job, devices)
+    if kernel is None or isinstance(kernel, Compiled):
+        run, like = _by_block(job, devices, kernel)
     elif processes.count() == 1:
         told = report and (lambda share: report(share * total))
         return [kernel(job.operands, 0, job.instances, len(devices), told)]
@@ -161,9 +178,13 @@ def map_blocks(job: BlockJob, on: Workers, report: Callable[[float], None] | Non
     return processes.gathered(results, results[0] if results else like or run(0), total)
 
 
-def _by_xla(job: BlockJob, devices: tuple[Any, ...]) -> tuple[Callable[[int], Any], Any]:
-    """A function that computes a block, and the shapes of its results."""
-    function, operands = functools.partial(job.function, *job.settings), job.operands
+def _by_block(
+    job: BlockJob, devices: tuple[Any, ...], kernel: Compiled | None
+) -> tuple[Callable[[int], Any], Any]:
+    """What computes a block, by XLA unless there is a kernel, and the shapes of its results."""
+    whole = functools.partial(job.function, *job.settings)
+    function = whole if kernel is None else functools.partial(kernel.function, *job.settings)
+    operands = job.operands
     alone = len(set(devices)) == 1
     copies = {} if alone else {device: jax.device_put(operands, device) for device in set(devices)}
 
@@ -171,7 +192,7 @@ def _by_xla(job: BlockJob, devices: tuple[Any, ...]) -> tuple[Callable[[int], An
         given = operands if alone else copies[devices[block // processes.count() % len(devices)]]
         return jax.tree.map(np.asarray, function(*given, np.int32(block)))
 
-    return run, jax.eval_shape(function, *operands, np.int32(0)) if processes.count() > 1 else None
+    return run, jax.eval_shape(whole, *operands, np.int32(0)) if processes.count() > 1 else None
 
 
 def _in_lanes(job: BlockJob, kernel: Any) -> Callable[[int], Any]:

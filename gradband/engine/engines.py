@@ -38,6 +38,13 @@ _kernels: dict[Any, Any] = {}
 _lock = threading.Lock()
 
 
+def may_compile(engine: str | None, platform: str) -> bool:
+    """Whether code for vector units may compute blocks in place of XLA."""
+    from gradband.engine.lanes.compiler import is_fit
+
+    return engine is None and platform == "cpu" and is_fit()
+
+
 def kernel_for(job: Any, engine: str | None, platform: str) -> Any:
     """The kernel that computes a job's instances in lanes, or None if XLA does."""
     if engine == "xla" or platform != "cpu" or not job.separable:

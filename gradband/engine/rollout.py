@@ -21,6 +21,7 @@ from gradband.core import prng
 from gradband.core.arrays import one_hot, pick
 from gradband.core.errors import LARGEST
 from gradband.core.vmap_last import batch_last
+from gradband.engine.again import Again, Done
 from gradband.engine.arrivals import LATE, Late, as_played, remembered
 from gradband.engine.observation import Round
 from gradband.policies import Params, Policy
@@ -82,32 +83,48 @@ def play(
     observe: Callable[[Any, Round], Any],
     start: Callable[[Array], Any],
     record: Callable[[Round], Any] = _nothing,
+    done: Done | None = None,
 ) -> tuple[Any, Any, Round | None]:
     """Plays each instance of a block R times. Returns what was observed, what was recorded, and, if the
     problem has pulls afterwards, these as one more round.
 
     `start(log_prob)` is the observation before the first round, given the log-probability [R, B] of the
     latent. `observe(seen, round) → seen` is called in every round; what it does not use costs nothing.
-    `record(round)` is stored for all rounds [n, …].
+    `record(round)` is stored for all rounds [n, …]. The policy `Again` plays what was `done`.
     """
     rollout = _Rollout(spec, given)
     rounds = jnp.arange(given.problem.rounds, dtype=jnp.uint32)
-    all_bits = jax.vmap(rollout.bits)(rounds) if spec.kept else None
+    at_once = spec.kept or done is not None
+    all_bits = jax.vmap(rollout.bits)(rounds) if at_once else None
 
-    def step(carry: Any, at: tuple[Array, Any]) -> tuple[Any, Any]:
-        (states, own, seen), (t, drawn) = carry, at
-        states, round = rollout.round(states, drawn if spec.kept else own, t)
+    def step(carry: Any, at: tuple[Array, Any, Done | None]) -> tuple[Any, Any]:
+        (states, own, seen), (t, drawn, was) = carry, at
+        states = states if was is None else (was, states[1])
+        states, round = rollout.round(states, drawn if at_once else own, t)
         # The next round's bits are computed here and carried. Otherwise XLA would compute them again
         # inside everything that reads them. If rounds are stored anyway, all bits are computed first.
-        return (states, None if spec.kept else rollout.bits(t + 1), observe(seen, round)), record(round)
+        return (states, None if at_once else rollout.bits(t + 1), observe(seen, round)), record(round)
 
     states, score = rollout.begin()
-    carry = states, None if spec.kept else rollout.bits(jnp.uint32(0)), start(score)
+    carry = states, None if at_once else rollout.bits(jnp.uint32(0)), start(score)
     if spec.kept:
         saved = jax.checkpoint_policies.save_only_these_names(KEPT)
         step = jax.checkpoint(step, prevent_cse=False, policy=saved)
-    (states, _, seen), recorded = jax.lax.scan(step, carry, (rounds, all_bits))
+    (states, _, seen), recorded = jax.lax.scan(step, carry, (rounds, all_bits, done))
     return seen, recorded, rollout.end(states) if given.problem.afterwards else None
+
+
+def draws(spec: RolloutSpec, given: Operands) -> tuple[Array, Array]:
+    """All draws of a block: uniforms [n, R, B] that choose arms, and rewards [n, K, 1, B] of all arms."""
+    rollout = _Rollout(spec, given)
+
+    def drawn(t: Array) -> tuple[Array, Array]:
+        first, second = rollout.bits(t)
+        reward_key = prng.from_words(first[:1], second[:1])
+        rewards = batch_last(rollout.all_arms, (1, spec.size), (True, True, False))
+        return prng.open_unit(first[1:]), rewards(reward_key, rollout.instance, t)
+
+    return jax.vmap(drawn)(jnp.arange(given.problem.rounds, dtype=jnp.uint32))
 
 
 class _Rollout:
@@ -228,7 +245,9 @@ class _Rollout:
                 after, heard = policy.observe(reward_key, params, state, *given)
         else:
             after = policy.update(params, state, arm, observed)
-        if self.spec.look_ahead:
+        if self.spec.look_ahead and isinstance(policy, Again):
+            seen_next = state.after
+        elif self.spec.look_ahead:
             ends = (policy.update(params, state, arm, jnp.full_like(observed, y)) for y in (0, 1))
             # The next context does not depend on the reward: this one shows what the reward changed.
             ends = (self.seen(policy, params, end, instance) for end in ends)
@@ -326,6 +345,9 @@ def _pull(
 ) -> tuple[Array, Array | None, Array]:
     """The arm that a policy pulls in round t, log p [K] if it has a density, and how far the probabilities
     are from a sum of 1."""
+    if isinstance(policy, Again):
+        total = jnp.exp(jax.lax.stop_gradient(state.log_probs)).sum()
+        return state.arm, state.log_probs, jnp.abs(total - 1)
     if not policy.differentiable:
         arm = policy.act(key, params, state)
         return arm, None, jnp.where((arm >= 0) & (arm < policy.arms), 0.0, jnp.inf)

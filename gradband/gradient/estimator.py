@@ -23,7 +23,7 @@ from gradband.gradient.baselines import Baseline, Nothing, as_baseline, rollouts
 from gradband.gradient.critic import Critic
 from gradband.gradient.objective import Objective, parse_objective
 from gradband.gradient.surrogate import Operands, SurrogateSpec, differentiate
-from gradband.policies import Params, Policy, binding
+from gradband.policies import LSTM, Params, Policy, binding
 from gradband.policies.given import Given, unpack
 from gradband.problems import GivenProblem, Problem, as_problem
 
@@ -264,7 +264,7 @@ def gradient_job(
     """The gradient of a bound policy, for checked input, on the instances of this iteration."""
     few, rollouts = sum(leaf.size for leaf in jax.tree.leaves(params)) <= FEW, how.rollouts or 1
     light = few and controls.critic is None  # nothing is kept of a round
-    kept = blocks.kept_block_size(rollouts, problem.rounds)
+    kept = blocks.kept_block_size(rollouts, problem.rounds, instances)
     size = blocks.block_size(problem.arms) if light else kept
     judge, table = prices.find_prices(problem) if how.returns == "priced" else (None, None)
     many = np.uint32(iteration), np.int32(instances)
@@ -272,7 +272,17 @@ def gradient_job(
     spec = SurrogateSpec(
         policy.compiled(), how.rule, rollouts, how.returns, size, few, judge, how.aim.share
     )
-    return blocks.BlockJob(differentiate, (spec,), (operands,), instances, size, light, {})
+    known = _compiled(spec, operands)
+    return blocks.BlockJob(differentiate, (spec,), (operands,), instances, size, light, {}, known)
+
+
+def _compiled(spec: SurrogateSpec, given: Operands) -> blocks.Compiled | None:
+    """What computes blocks in place of XLA, if anything does."""
+    if not isinstance(spec.policy, LSTM):
+        return None
+    from gradband.gradient import through_time  # LLVM is slow to import
+
+    return through_time.compiled_for(spec, given)
 
 
 def repeat(job: blocks.BlockJob, params: Params, key: Array, iteration: int, controls: Controls) -> Any:

@@ -46,7 +46,7 @@ def agreement_job(
     reference: tuple[Policy, Params],
 ) -> blocks.BlockJob:
     """The gradient of agreement for bound policies, on the instances of this iteration."""
-    size = blocks.kept_block_size(1, problem.horizon)
+    size = blocks.kept_block_size(1, problem.horizon, instances)
     spec = rollout.RolloutSpec(policy.compiled(), size, kept=True, reference=reference[0].compiled())
     given = Operands(problem, params, reference[1], key, np.uint32(iteration), np.int32(instances))
     return blocks.BlockJob(_differentiate, (spec,), (given,), instances, size)

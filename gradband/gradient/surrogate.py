@@ -17,6 +17,7 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 
 from gradband.engine import rollout
+from gradband.engine.again import Again, Done
 from gradband.engine.observation import Regret, Round
 from gradband.gradient import critic
 from gradband.gradient.baselines import Baseline
@@ -45,7 +46,8 @@ class SurrogateSpec:
     @property
     def rollout(self) -> rollout.RolloutSpec:
         ahead, judge = self.baseline.looks_ahead, None if self.prices is None else type(self.prices).of
-        how = self.rollouts, not self.few, ahead, self.prices, judge
+        kept = not self.few and not isinstance(self.policy, Again)
+        how = self.rollouts, kept, ahead, self.prices, judge
         return rollout.RolloutSpec(self.policy, self.size, *how)
 
 
@@ -82,8 +84,7 @@ def differentiate(spec: SurrogateSpec, given: Operands, block: Array) -> tuple[A
     flat, unravel = ravel_pytree(given.params)
     key = jax.random.fold_in(given.key, given.iteration)
     counted = block * spec.size + jnp.arange(spec.size) < given.instances
-    kind = Running if given.weights is None else Recorded
-    kind = Priced if spec.prices is not None else kind if spec.tail is None else Tail
+    kind = kind_of(spec, given)
 
     def surrogate(flat: Array) -> Seen:
         moved = given._replace(params=unravel(flat), key=key)
@@ -107,11 +108,20 @@ def differentiate(spec: SurrogateSpec, given: Operands, block: Array) -> tuple[A
     return derivatives, *seen
 
 
-class Running:
-    """Σ_s a_s z_s as a running sum, on a block's instances."""
+def kind_of(spec: SurrogateSpec, given: Operands) -> "type[Running]":
+    """How the surrogate is summed."""
+    if spec.prices is not None:
+        return Priced
+    if spec.tail is not None:
+        return Tail
+    return Running if given.weights is None else Recorded
 
-    def __init__(self, spec: SurrogateSpec, given: Operands) -> None:
-        self.spec, self.given = spec, given
+
+class Running:
+    """Σ_s a_s z_s as a running sum, on a block's instances; of what was `done` there, if it was."""
+
+    def __init__(self, spec: SurrogateSpec, given: Operands, done: Done | None = None) -> None:
+        self.spec, self.given, self.done = spec, given, done
 
     def of(self, block: Array, counted: Array) -> Seen:
         """The surrogates [B] of the instances, averaged over rollouts, their regrets, critic's moments."""
@@ -119,7 +129,7 @@ class Running:
         which = given.params, given.key, block, given.temperature, given.prices
         operands = rollout.Operands(given.problem, *which)
         how = self.observe, self.start, self.record
-        (score, total, regret), recorded, last = rollout.play(self.spec.rollout, operands, *how)
+        (score, total, regret), recorded, last = rollout.play(self.spec.rollout, operands, *how, self.done)
         ending = None if last is None else jax.lax.stop_gradient(self.centred(self.seen(last)))
         regret = regret if last is None else regret.add(last)
         total, moments = self.finish(score, total, ending, recorded, counted)
@@ -171,22 +181,30 @@ class Running:
 
 
 class Priced(Running):
-    """Minus the prices that decisions have, c_s, along the way: Σ_s (−c_s z_{s−1} − Σ_i p_s(i) c_s(i)).
+    """Minus the prices that decisions have along the way: Σ_s −(z_{s−1} + 1) Σ_i p_s(i) c_s(i).
 
-    The price of a round's own decision is averaged over all arms, which takes its luck out too.
+    A decision's price is averaged over all arms, where it follows earlier decisions too: the luck of its
+    own draw is in neither. Where instances have no gradients of their own, the mean price of a round on
+    the block's other instances, which says nothing about z of this one, is subtracted from what follows.
     """
 
     def add(self, score: Array, total: Array, round: Round) -> tuple[Array, Array]:
-        assert round.arm is not None
         assert round.log_probs is not None
         assert round.reference is not None
         prices = jax.lax.stop_gradient(round.reference)
-        arms = jnp.arange(prices.shape[0])[:, None, None]
-        paid = jnp.where(arms == round.arm[None], prices, 0).sum(0)
         possible = round.log_probs > -jnp.inf
         shares = jnp.exp(jnp.where(possible, round.log_probs, 0))
         mean = jnp.where(possible, shares * prices, 0).sum(0)
-        return score + round.log_prob, total - paid * score - mean
+        return score + round.log_prob, total - jax.lax.stop_gradient(
+            self.beyond_others(mean)
+        ) * score - mean
+
+    def beyond_others(self, price: Array) -> Array:
+        """The price [R, B] less that of the block's other instances."""
+        others = price.shape[-1] - 1
+        if self.spec.few or not others:
+            return price
+        return price - (price.sum(-1, keepdims=True) - price) / others
 
 
 class Recorded(Running):

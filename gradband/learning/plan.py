@@ -213,7 +213,11 @@ def describe_run(problem: Problem, training: dict[str, Any], seed: int) -> dict[
 
 def _choose_recipe(policy: Policy, problem: Problem, wishes: Wishes) -> Recipe:
     """The recipe as given, or the usual one: Algorithm 1 if its scale or its steps are requested."""
-    usual = recipes.choose(binding.check(policy, problem), wishes.recipe)
+    bound = binding.check(policy, problem)
+    if wishes.recipe is None and wishes.estimator is None:
+        usual = recipes.usual_for(bound, problem)
+    else:
+        usual = recipes.choose(bound, wishes.recipe)
     plain = wishes.scale == "linear" or wishes.optimiser()[1] is PLAIN
     return recipes.ALGORITHM_1 if plain and usual.name == recipes.GRADBAND.name else usual
 

@@ -198,6 +198,14 @@ NETWORK = Recipe(
     imitating=IMITATING,
     tuning=TUNING,
 )
+# Prices have little noise, so more steps go further than larger batches.
+PRICED = dataclasses.replace(
+    NETWORK,
+    name="priced",
+    iterations=2000,
+    instances=256,
+    optimizer=partial(clipped_adam, rate=0.01, fall=0.4, warm=0.1),
+)
 INDEX = Recipe(
     "index",
     iterations=600,
@@ -222,6 +230,7 @@ RECIPES = {
     "gradband": GRADBAND,
     "algorithm-1": ALGORITHM_1,
     "network": NETWORK,
+    "priced": PRICED,
     "index": INDEX,
     "paper": PAPER,
     "paper-yogi": dataclasses.replace(PAPER, name="paper-yogi", optimizer=fading(optax.yogi)),
@@ -257,6 +266,16 @@ USUAL = {
     "discounted-index": dataclasses.replace(INDEX, survey=True),
     "dqn": Recipe("dqn", iterations=600, instances=512),
 }
+
+
+WHERE_PRICED = {"lstm": PRICED}  # in place of the usual recipe where prices of decisions are known
+
+
+def usual_for(policy: Policy, problem: Problem) -> Recipe:
+    """The usual recipe of a bound policy for a problem."""
+    usual = choose(policy, None)
+    priced = usual.estimate(problem, usual.objective).returns == "priced"
+    return WHERE_PRICED.get(policy.name, usual) if priced else usual
 
 
 def choose(policy: Policy, given: Recipe | str | Path | None) -> Recipe:

@@ -4,8 +4,8 @@ import dataclasses
 import math
 from typing import ClassVar
 
-from gradband.policies.base import Array, Number, Params, Positive
-from gradband.policies.lstm import LSTM, Memory
+from gradband.policies.base import Array, Number, Positive
+from gradband.policies.lstm import LSTM
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -21,6 +21,5 @@ class GaussianLSTM(LSTM):
     within: Positive = 1.0
     sd: Positive = 1.0
 
-    def update(self, params: Params, state: Memory, arm: Array, reward: Array) -> Memory:
-        scale = 4 * math.hypot(self.within, self.sd)
-        return super().update(params, state, arm, 0.5 + (reward - self.mean) / scale)
+    def heard(self, reward: Array) -> Array:
+        return 0.5 + (reward - self.mean) / (4 * math.hypot(self.within, self.sd))

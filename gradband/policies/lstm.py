@@ -113,6 +113,10 @@ class LSTM(Policy):
             "head_bias": self.bias_scale * params["head_bias"],
         }
 
+    def heard(self, reward: Array) -> Array:
+        """A reward as the network observes it, mostly between 0 and 1."""
+        return reward
+
     def begin(self, params: Params, latent: Array) -> Memory:
         xp = namespace(latent)
         return Memory(xp.zeros(self.hidden), xp.zeros(self.hidden))
@@ -125,7 +129,8 @@ class LSTM(Policy):
     def update(self, params: Params, state: Memory, arm: Array, reward: Array) -> Memory:
         xp = namespace(state.output)
         pulled = one_hot(arm, self.arms)
-        heard = (xp.where(pulled, 1 - reward, 0), xp.where(pulled, reward, 0))
+        heard = self.heard(reward)
+        heard = (xp.where(pulled, 1 - heard, 0), xp.where(pulled, heard, 0))
         d = self.hidden
         # The product with h does not depend on the reward, so it is shared if several rewards are tried.
         sums = params["recurrent"] @ state.output + params["heard"] @ xp.concatenate(heard)

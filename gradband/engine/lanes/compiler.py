@@ -63,6 +63,23 @@ def compiled(text: str) -> bytes:
     return bytes(chosen.emit_object(module))
 
 
+def functions(text: str, *names: str) -> Any:
+    """The functions of an assembly with loops, by name; from disk if they were compiled before."""
+    return linked(kept(text, lambda: _optimised(text)), *names)
+
+
+def _optimised(text: str) -> bytes:
+    """Assembly as object code after the usual passes for loops. What is a vector, it says itself."""
+    chosen = target()
+    module = llvm.parse_assembly(text)
+    module.triple, module.data_layout = chosen.triple, str(chosen.target_data)
+    how = llvm.create_pipeline_tuning_options(speed_level=2)
+    how.loop_vectorization = how.slp_vectorization = False
+    builder = llvm.create_pass_builder(chosen, how)
+    builder.getModulePassManager().run(module, builder)
+    return bytes(chosen.emit_object(module))
+
+
 def kept(given: str, make: Callable[[], bytes]) -> bytes:
     """The code for this machine that `make` compiles from what is given, from disk if it is there."""
     return store.stored((given, *machine(), *(() if _is_optimised() else ("not optimised",))), make)
