@@ -285,13 +285,14 @@ def test_one_hot_features_give_softelim(shape, model):
         state, counts = policy.update(params, seen, np.int64(arm), reward), counts.add(arm, reward)
 
 
-@pytest.mark.parametrize("name", [n for n in POLICIES if "network" not in n])
+@pytest.mark.parametrize("name", [n for n in POLICIES if not n.startswith(("network", "pretrained"))])
 def test_lanes_play_what_xla_plays(name):
-    """Gradients of instances differ by rounding alone, but for the few whose draws it turns."""
+    """Gradients of instances differ by rounding alone, but for the few whose draws it turns.
+
+    Lanes compute no derivatives with respect to many parameters, as networks and pretrained policies have.
+    """
     policy, problem = POLICIES[name]
     params = distant(policy, problem)
-    if sum(leaf.size for leaf in jax.tree.leaves(params)) > 8:
-        pytest.skip("lanes compute few derivatives")
     lanes, xla = (
         estimate(policy, problem, params, instances=512, engine=engine) for engine in ("lanes", "xla")
     )
