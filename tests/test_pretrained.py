@@ -4,6 +4,7 @@ import importlib
 import json
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import jax
@@ -15,8 +16,12 @@ from scipy.special import betaln
 import gradband as gb
 from gradband.cli import play as play_command
 from gradband.cli.weights import weights as weights_command
+from gradband.core import prng
 from gradband.core.statistics import Mean
+from gradband.engine.blocks import workers
 from gradband.learning import pretraining
+from gradband.learning.ascent import PLAIN, Steps
+from gradband.learning.choice import Chooser
 from gradband.policies import Counts, Pretrained, PretrainedBeta
 from gradband.policies.beta_evidence import Evidence
 from gradband.policies.given import resolve
@@ -266,6 +271,20 @@ def test_learning_starts_from_it_and_keeps_what_is_best():
     assert regrets[learned.about["choice"]["chosen"]] == min(regrets.values()) <= regrets["start"]
     step = {name: np.abs(leaf - gb.load(FILE).params[name]).max() for name, leaf in learned.params.items()}
     assert all(size < 0.1 for name, size in step.items() if name != "sharpness")
+
+
+def test_a_good_start_is_kept_unless_the_end_is_clearly_better():
+    """Of two policies that are nearly as good, a choice on few instances would keep either."""
+    problem = gb.Problem(gb.priors.Beta(arms=3), horizon=12)
+    policy = Pretrained().bind(3, 12)
+    start = {name: np.asarray(leaf) for name, leaf in policy.stored().items()}
+    worse = start | {"sharpness": np.float32(60.0)}
+    kept = 0
+    for key in range(20):
+        chooser = Chooser(problem, policy, Steps(policy, PLAIN, "log"), prng.root(key), workers(), 0)
+        state = types.SimpleNamespace(params=worse, stage_start=worse)
+        kept += chooser.choose({"start": start}, state)[1]["chosen"] == "start"
+    assert kept >= 18
 
 
 @pytest.mark.slow

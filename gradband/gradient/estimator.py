@@ -27,7 +27,8 @@ from gradband.policies import LSTM, Params, Policy, binding
 from gradband.policies.given import Given, unpack
 from gradband.problems import GivenProblem, Problem, as_problem
 
-FEW = 8  # parameters up to which forward mode is used
+FEW = 8  # parameters that are searched, drawn and shown one by one
+FORWARD = 16  # parameters up to which forward mode is used
 RETURNS = ("realised", "expected", "priced")
 FOR_TAILS = ("none", "self", "leave-one-out")  # baselines of the gradient of a tail
 SHOWN = 10  # parameters in a table of an estimate
@@ -262,7 +263,7 @@ def gradient_job(
     controls: Controls = PLAIN,
 ) -> blocks.BlockJob:
     """The gradient of a bound policy, for checked input, on the instances of this iteration."""
-    few, rollouts = sum(leaf.size for leaf in jax.tree.leaves(params)) <= FEW, how.rollouts or 1
+    few, rollouts = sum(leaf.size for leaf in jax.tree.leaves(params)) <= FORWARD, how.rollouts or 1
     light = few and controls.critic is None  # nothing is kept of a round
     kept = blocks.kept_block_size(rollouts, problem.rounds, instances)
     size = blocks.block_size(problem.arms) if light else kept

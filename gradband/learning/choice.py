@@ -43,6 +43,7 @@ FURTHEST = 1.5  # how far from the point the vertex of a parabola may be, in uni
 ROUNDS = 6  # of points around the minimum of a quadratic
 RISE = 5.0  # standard errors by which regrets should rise to each side of a minimum
 LEAST, MOST = 1000, 20_000  # limits for the instances of a choice, a part of those in training
+CLEAR = 2.0  # standard errors by which a network must be better than where learning started
 MEAN = Objective()
 SHARE, SHARE_OF_SEVERAL = 20, 2  # several parameters have costlier gradients and flatter valleys
 
@@ -61,7 +62,7 @@ class Judge:
     ) -> None:
         self.policy, self.problem, self.key = policy, problem, key
         self.instances, self.on, self.aim = instances, on, aim
-        self._known: dict[bytes, Mean] = {}
+        self._known: dict[bytes, np.ndarray] = {}
 
     def hasty(self) -> "Judge":
         """A judge on the first quarter of the instances."""
@@ -69,19 +70,24 @@ class Judge:
 
     def regret(self, params: Params) -> float:
         """The mean regret, or that of its tail if this is the objective; infinity if it is not finite."""
-        mean = self._measured(params).mean
+        mean = Mean.of(self._losses(params)).mean
         return mean if np.isfinite(mean) else float("inf")
 
     def noise(self, params: Params) -> float:
         """The standard error of the same."""
-        return self._measured(params).se
+        return Mean.of(self._losses(params)).se
 
-    def _measured(self, params: Params) -> Mean:
+    def is_clearly_better(self, params: Params, other: Params) -> bool:
+        """Whether the mean regret is lower by more than chance, paired by instance."""
+        apart = Mean.of(self._losses(other) - self._losses(params))
+        return not np.isfinite(self.regret(other)) or apart.mean > CLEAR * apart.se
+
+    def _losses(self, params: Params) -> np.ndarray:
         name = b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(params))
         if name not in self._known:
             job = measure.regret_job(self.policy, self.problem, params, self.key, self.instances)
             pieces = [regret for regret, _ in blocks.map_blocks(job, self.on)]
-            self._known[name] = Mean.of(self.aim.losses(blocks.join(pieces, self.instances)))
+            self._known[name] = self.aim.losses(blocks.join(pieces, self.instances))
         return self._known[name]
 
 
@@ -248,6 +254,11 @@ class Chooser:
         found = {name: judge.regret(params) for name, params in entries.items()}
         chosen = min(found, key=lambda name: found[name])
         params = entries[chosen]
+        if not few and chosen not in begun:
+            # A network may begin well, and few instances do not tell a little worse from a little better.
+            first = min(begun, key=lambda name: found[name])
+            if not judge.is_clearly_better(params, begun[first]):
+                chosen, params = first, begun[first]
         if few and refined:
             several = len(self.steps.moved_by_logarithm) > 1
             better = refine(self.judge(2, share=2) if several else judge, self.steps, params)

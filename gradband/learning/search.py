@@ -35,10 +35,11 @@ class Recorder(Judge):
         self.session, self.horizon = session, horizon
         self.history: dict[str, list[Any]] = {name: [] for name in (*HISTORY, "params")}
 
-    def _measured(self, params: Params) -> Mean:
+    def _losses(self, params: Params) -> np.ndarray:
         known = len(self._known)
-        found = super()._measured(params)
+        losses = super()._losses(params)
         if len(self._known) > known:
+            found = Mean.of(losses)
             entries = (self.horizon, 0.0, found.mean, found.se, flattened(params))
             for name, value in zip((*HISTORY, "params"), entries, strict=True):
                 self.history[name].append(value)
@@ -46,7 +47,7 @@ class Recorder(Judge):
                 done = len(self._known)
                 step = Step(done, max(done, POINTS), self.horizon, params, 0.0, found.mean, found.se)
                 self.session.progress(step)
-        return found
+        return losses
 
 
 def learn(policy: Policy, problem: Problem, wishes: Wishes, session: Session) -> Learned:
