@@ -100,7 +100,7 @@ def learn(
 
     Its keys: base (the recipe to start from), iterations, instances, most, estimator,
     objective, optimizer, scale, temperature, entropy, curriculum, settings, survey, choose,
-    certify, imitating, tuning, guided_from. docs/recipes.md explains them.
+    refine, certify, imitating, tuning, guided_from. docs/recipes.md explains them.
 
     Examples:
 
