@@ -18,8 +18,8 @@ run: .venv/.run        ## learn the default policy and show what came out
 test: .venv/.dev       ## lint, types, tests (one of them builds the site), side by side
 	$(MAKE) --no-print-directory -j 2 lint pytest
 
-pytest: .venv/.dev     # a worker for each core, whose matrices are small: more threads only wait for each other
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal
+pytest: .venv/.dev     # three workers keep two cores busy while tests of services wait; their matrices are small
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 3 --dist worksteal
 
 lint: .venv/.dev       ## style and types
 	$(BIN)/ruff check .
