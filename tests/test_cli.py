@@ -175,6 +175,12 @@ def test_resuming_with_other_settings_is_refused_with_the_difference(run_in, lea
     assert_refused(ran, difference)
 
 
+@pytest.mark.parametrize(("name", "policy"), [("signs", "lin-softelim"), ("groups", "co-softelim")])
+def test_a_policy_that_sees_contexts_is_learned_where_there_are_some(run, name, policy):
+    sizes = ("--horizon", 30, "--iterations", 1, "--instances", 200, "--compare-on", 10)
+    assert run("learn", name, *sizes, "--json").json["files"]["policy"].startswith(f"runs/{name}-{policy}/")
+
+
 def test_learn_prints_a_table(run):
     ran = run("learn", *LEARN, "--out", "here")
     assert (ran.status, ran.err) == (0, "")

@@ -50,6 +50,8 @@ def compare(
       gradband compare --policies ts,my_policies.py:Tempered
 
       gradband compare bernoulli-10 --policies ts,gittins --quantiles
+
+      gradband compare dpt-linear --policies pretrained-linear,lin-ts,lin-softelim:a=0.6
     """
     import gradband as gb
     from gradband.cli import figures

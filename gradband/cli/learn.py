@@ -118,6 +118,10 @@ def learn(
 
       gradband learn bernoulli-10 --horizon 200 --policy pretrained
 
+      gradband learn dpt-linear --policy directed-softelim
+
+      gradband learn groups --policy co-softelim:link=logistic+within=1.6
+
       gradband learn two-point --policy my_policies.py:Tempered
 
       gradband learn runs/tests-fit/fitted.toml --policy index --report page.html
@@ -139,7 +143,7 @@ def learn(
         processes.connect(None if coordinator == "auto" else coordinator, *parse_process(process))
     task, fitted = options.load_problem(problem, arms, horizon), problems.fit_of(problem)
     own = recipe or objective or imitate or iterations or instances  # of one policy's learning
-    policy = policy or ("auto" if fitted is not None and not own else "softelim")
+    policy = policy or ("auto" if fitted is not None and not own else options.usual_name(task))
     budget, label = parse_auto(policy), shared.label_of(task, problem)
     start = None if budget is not None else options.parse_policy(policy, task)
     name = "auto" if start is None else start.name

@@ -32,9 +32,11 @@ def optimum(
     """Compute the Bayes-optimal reward and regret, and the policy that reaches it.
 
     For Bernoulli rewards with a finite or a beta prior: two arms up to
-    1450 rounds (400 with pulls afterwards), more arms for short horizons. If the
-    optimum can't be computed, it prints an interval that contains it: from a bound
-    that no policy can beat to the measured regret of the best usual policy.
+    1450 rounds (400 with pulls afterwards), more arms for short horizons. With
+    contexts: the problems signs, groups and wheel, and finite lists of instances and
+    contexts. If the optimum can't be computed, it prints an interval that contains
+    it: from a bound that no policy can beat to the measured regret of the best usual
+    policy.
 
     Examples:
 
@@ -47,6 +49,8 @@ def optimum(
       gradband optimum uniform-2 --horizon 100 --afterwards 10000
 
       gradband optimum bernoulli-10 --certify 60
+
+      gradband optimum groups --horizon 100
     """
     import gradband as gb
     from gradband.core.errors import InputError

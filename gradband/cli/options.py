@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import re
 from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.util import find_spec
@@ -113,7 +114,8 @@ LearnedName = Annotated[
     Option(
         help=f"{', '.join(policy_names(trained=True))}, a class of your own (my_policies.py:Tempered), "
         "or auto, which tries several; settings follow a colon, as in lstm:hidden=30+head=1 and "
-        "auto:10min (default: softelim; on a fitted problem auto, unless options say how to learn)."
+        "auto:10min (default: softelim, with contexts lin-softelim or co-softelim; on a fitted problem "
+        "auto, unless options say how to learn)."
     ),
 ]
 Policies = Annotated[
@@ -123,7 +125,8 @@ Policies = Annotated[
         "colon, separated by + (exp3:theta=0.5+gradient=lemma); ts:prior and gittins:prior, which know the "
         "problem's prior, as pretrained does; policy files; classes of your own (my_policies.py:Tempered); "
         "or optimal, the problem's optimal policy, if it can be computed. By default softelim, ts and "
-        "gittins with and without the prior, ucb1 and uniform, if they can play the problem."
+        "gittins with and without the prior, ucb1 and uniform, if they can play the problem; with contexts "
+        "lin-ts, lin-bayes-ucb, lin-greedy and uniform."
     ),
 ]
 Trust = Annotated[
@@ -184,6 +187,13 @@ def parse_policy(text: str, problem: "Problem") -> "Policy":
     return as_policy(given.from_command_line(text)) if ".py:" in text else given.parse_policy(text, problem)
 
 
+def usual_name(problem: "Problem") -> str:
+    """The policy that is learned if none is named: SoftElim, with contexts that on linear beliefs."""
+    if not problem.prior.contextual:
+        return "softelim"
+    return "co-softelim" if problem.prior.shares_context else "lin-softelim"
+
+
 def parse_range(text: str) -> list[float]:
     """The numbers of `low:high:count`, or a single number."""
     import numpy as np
@@ -207,8 +217,8 @@ def parse_numbers(option: str, text: str) -> list[int] | None:
 
 
 def parse_start(text: str, policy: "Policy", problem: "Problem") -> dict[str, Any] | None:
-    """The parameters to start from, if a policy is given with its θ."""
-    if "theta=" not in text:
+    """The parameters to start from, if a policy is given with its θ, or with `a` if that is learned."""
+    if not re.search(rf"\b(theta|{policy.lead})=", text):
         return None
     from gradband.core import prng
     from gradband.policies import binding

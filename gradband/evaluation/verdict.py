@@ -5,6 +5,7 @@ from typing import Any
 
 from gradband.core.statistics import Mean
 from gradband.evaluation.evaluate import Comparison
+from gradband.policies import DirectedSoftElim
 from gradband.problems import Problem
 
 SURE = 2.0  # smaller differences, in standard errors, do not count
@@ -76,7 +77,8 @@ class Verdict:
             better = self.grade(self.before) == "better"
             return [] if better else ["More instances (--instances) may show a difference."]
         if problem.prior.contextual:
-            other = "" if self.policy == "lin-softelim" else "--policy lin-softelim, "
+            model = ":model=by-arm" if problem.prior.shares_context else ""
+            other = f"--policy {DirectedSoftElim.name}{model}, " * (self.policy != DirectedSoftElim.name)
             return [f"Use {self.best} instead, or try {other}more instances (--instances)."]
         kind = "discounted-" if problem.prior.moves else ""  # forgetting pays where means move
         network = self.policy in ("lstm", "index", f"{kind}index")
