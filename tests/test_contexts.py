@@ -277,6 +277,8 @@ def test_wrong_functions_are_named(changes, words):
         (lambda: priors.Wheel(bins=0), "bins of the wheel"),
         (lambda: priors.Wheel(features="round"), "features of the wheel"),
         (lambda: priors.Wheel(features="raw").belief(), "not linear"),
+        (lambda: priors.Linear(2, 2, table=[[1, 2], [3]]), "table of the linear prior must be numbers in"),
+        (lambda: priors.Linear(2, 2, pool=[[1, 2], [3]]), "pool of the linear prior must be numbers in"),
         (lambda: priors.Linear(2, 2, own=0.0), "own of the linear prior must be above 0"),
         (
             lambda: gb.Problem(priors.Linear(2, 2), 9, delay={"kind": "geometric", "mean": 3}),

@@ -105,10 +105,12 @@ def full_feedback(problem: Problem, seconds: float) -> tuple[Mean, Mean]:
     The coefficients must be normal and the rewards gaussian: then posteriors are known.
     """
     prior: Any = problem.prior
-    normal = isinstance(prior, priors.Linear | priors.LinearByArm) and prior.theta == "normal"
+    linear = isinstance(prior, priors.Linear | priors.LinearByArm)
     if getattr(prior, "own", None) is not None:
         raise InputError("there is no bound where arms differ beyond their features (own)")
-    if not (normal and isinstance(prior.rewards, rewards.Gaussian)):
+    if linear and prior.theta != "normal":
+        raise InputError(f"there is no bound if coefficients are {prior.theta}: they must be normal")
+    if not (linear and isinstance(prior.rewards, rewards.Gaussian)):
         kinds = f"a {prior.kind} prior with contexts and {prior.rewards.kind} rewards"
         raise InputError(f"there is no bound for {kinds}: coefficients must be normal, rewards gaussian")
     blocks = prior.arms if isinstance(prior, priors.LinearByArm) else 1

@@ -71,7 +71,7 @@ class Linear(Prior):
 
         if self._fixed:
             table = numbers("table of the linear prior", self.table, axes=2)
-            if table.shape != (self.arms, self.dims) or self.changing or np.size(self.pool):
+            if table.shape != (self.arms, self.dims) or self.changing or has_rows(self.pool):
                 raise InputError(
                     f"table of the linear prior must have the shape [{self.arms}, {self.dims}] and stay as "
                     f"it is, with no pool, not the shape {list(table.shape)}"
@@ -80,7 +80,7 @@ class Linear(Prior):
 
     @property
     def _fixed(self) -> bool:
-        return np.size(self.table) > 0
+        return has_rows(self.table)
 
     def sample(self, key: Array) -> Coefficients:
         theta, own = draw_coefficients(self, key, (self.dims,)), None
@@ -144,7 +144,7 @@ def check_drawn(prior: Any, known: tuple[str, ...]) -> None:
     positive(f"scale of {label}", prior.scale)
     if prior.features not in known:
         raise unknown(f"features of {label}", prior.features, known)
-    if np.size(prior.pool):
+    if has_rows(prior.pool):
         pool = numbers(f"pool of {label}", prior.pool, axes=2)
         if pool.shape[1] != prior.dims or prior.features != "normal":
             raise InputError(
@@ -152,6 +152,11 @@ def check_drawn(prior: Any, known: tuple[str, ...]) -> None:
                 f"are rows of {pool.shape[1]}, and features = {prior.features!r}"
             )
         set_fields(prior, pool=pool)
+
+
+def has_rows(given: Any) -> bool:
+    """Whether a table or a pool was given, valid or not."""
+    return (len(given) if isinstance(given, list | tuple) else np.size(given)) > 0
 
 
 def draw_coefficients(prior: Any, key: Array, shape: tuple[int, ...]) -> Array:
@@ -171,7 +176,7 @@ def draw_coefficients(prior: Any, key: Array, shape: tuple[int, ...]) -> Array:
 
 def draw_features(prior: Any, key: Array, rows: int) -> Array:
     """Features [rows, d] of arms or of visitors."""
-    if np.size(prior.pool):
+    if has_rows(prior.pool):
         pool = jnp.asarray(prior.pool, jnp.float32)
         return pool[(prng.uniforms(key, rows) * len(pool)).astype(jnp.int32)]
     u = prng.uniforms(key, rows * prior.dims).reshape(rows, prior.dims)
