@@ -47,7 +47,7 @@ def weights(
         settings = Settings().guarded_as_learned(playable.guardrails)
     own = playable.policy
     if playable.dims:
-        raise InputError(f"{own.name} decides by contexts: use segment_weights, or a player")
+        raise InputError(f"{own.name} decides by contexts: use segment_weights (--segments), or a player")
     if not isinstance(own, Counting):
         raise InputError(f"{own.name} remembers more than counts: use a player")
     if own.forgets:

@@ -92,6 +92,13 @@ class Arm(BaseModel):
     share: float | None = None
 
 
+class ContextShape(BaseModel):
+    """How many features a context has, of each arm or, if `visitor`, also of the visitor alone."""
+
+    features: int
+    visitor: bool
+
+
 class Change(BaseModel):
     """Who changed a test, how and why."""
 
@@ -117,6 +124,7 @@ class Test(BaseModel):
     waiting: int
     settings: dict[str, Any]
     history: list[Change] | None = None
+    context: ContextShape | None = None
 
 
 class Tests(BaseModel):

@@ -203,9 +203,9 @@ def show(turn: Turn, test: LiveTest | None, key: str) -> Answer:
     try:
         shares = test.player.weights()
     except InputError:  # the policy is for fewer rounds, or its shares depend on the context
-        shares = {}
-    arms = [arm | {"share": shares.get(arm["label"], 0.0)} for arm in test.arms]
-    return describe(test) | {"arms": arms, "history": history}
+        shares = None
+    arms = [arm | {"share": shares and shares.get(arm["label"], 0.0)} for arm in test.arms]
+    return describe(test) | {"arms": arms, "history": history, "context": describe_context(test)}
 
 
 def describe(test: LiveTest) -> Answer:
@@ -221,6 +221,12 @@ def describe(test: LiveTest) -> Answer:
         "waiting": test.waiting,
         "settings": describe_settings(test.spec),
     }
+
+
+def describe_context(test: LiveTest) -> Answer | None:
+    """What a decision's context must have, if the policy takes one."""
+    played = test.player.playable
+    return {"features": played.dims, "visitor": played.by_arm} if played.dims else None
 
 
 def describe_settings(spec: Answer) -> Answer:
