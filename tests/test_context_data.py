@@ -163,6 +163,22 @@ def test_rows_for_tests_are_never_trained_on():
     assert len(everything.fresh().table) == 60
 
 
+def test_new_values_become_features_as_those_of_the_rows_did():
+    given, rng = columns(), np.random.default_rng(0)
+    for intercept in (True, False):
+        prior = classification(given, "kind", intercept=intercept).prior
+        shown = {tuple(row) for each in (prior, prior.fresh()) for row in each.table}
+        for row in rng.integers(60, size=5):
+            found = prior.features_of({name: given[name][row] for name in ("size", "age")})
+            assert tuple(np.float32(found)) in shown
+    unnamed = Classification(np.eye(4), [0, 1, 0, 1], held_out=0)
+    assert unnamed.features_of(dict.fromkeys("0123", 0.25)) == [1, 0, 0, 0, 0]
+    with pytest.raises(InputError, match="features need values of age, size, not of age"):
+        prior.features_of({"age": 40})
+    with pytest.raises(InputError, match="age must be a finite number"):
+        prior.features_of({"age": "old", "size": 1})
+
+
 def test_policies_play_and_learn_it():
     problem = classification(columns(200), "kind", horizon=40)
     rows = gb.evaluate(["lin-softelim:model=by-arm", "uniform"], problem, instances=400).rows

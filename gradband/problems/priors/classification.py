@@ -2,7 +2,7 @@
 
 import dataclasses
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -12,7 +12,7 @@ from jax import Array
 
 from gradband.core import prng
 from gradband.core.arrays import one_hot, pick
-from gradband.core.errors import InputError, shown
+from gradband.core.errors import InputError, number, shown
 from gradband.core.pytrees import pytree
 from gradband.problems import rewards as laws
 from gradband.problems.labelled_rows import LabelledRows, read_file
@@ -26,7 +26,7 @@ class Order(NamedTuple):
     arm_of: Array
 
 
-@pytree("table", "targets", dropped=("features", "labels", "file", "label", "columns"))
+@pytree("table", "targets", dropped=("features", "labels", "file", "label", "columns", "centre", "spread"))
 @dataclasses.dataclass(frozen=True, eq=False)
 class Classification(Prior):
     """Features [N, d] of rows, and their classes [N] as numbers from 0: the arm of the right class pays 1.
@@ -55,6 +55,10 @@ class Classification(Prior):
     targets: Any = dataclasses.field(init=False)
     arms: int = dataclasses.field(init=False)
     dims: int = dataclasses.field(init=False)
+    centre: Any = dataclasses.field(init=False)
+    """means of the training rows' features"""
+    spread: Any = dataclasses.field(init=False)
+    """and their standard deviations"""
 
     def __post_init__(self) -> None:
         features = numbers("features", self.features, axes=2)
@@ -71,22 +75,33 @@ class Classification(Prior):
         # Files are often sorted by class.
         order = np.random.RandomState(0).permutation(len(features))
         count = trained_on(len(features), self.held_out)
-        table = self._standardised(features, order[:count])
-        rows = order[count:] if self.testing and self.held_out else order[:count]
-        set_fields(self, table=table[rows], targets=labels[rows].astype(np.int32))
-        set_fields(self, arms=len(classes), dims=table.shape[1])
-
-    def _standardised(self, features: np.ndarray, training: np.ndarray) -> np.ndarray:
-        """Features with mean 0 and variance 1 on the training rows, after the intercept."""
-        centre, sd = features[training].mean(0), features[training].std(0)
-        flat = np.flatnonzero(sd <= 1e-12 * np.abs(features).max(0))
+        training = features[order[:count]]
+        set_fields(self, centre=training.mean(0), spread=training.std(0))
+        flat = np.flatnonzero(self.spread <= 1e-12 * np.abs(features).max(0))
         if len(flat):
             name = self.columns[flat[0]] if len(self.columns) else f"number {flat[0]}"
             raise InputError(f"the feature {shown(name)} is the same in all training rows: leave it out")
-        table = (features - centre) / sd
-        if self.intercept:
-            table = np.concatenate([np.ones((len(table), 1)), table], axis=1)
-        return table.astype(np.float32)
+        rows = order[count:] if self.testing and self.held_out else order[:count]
+        table = self._standardised(features[rows]).astype(np.float32)
+        set_fields(self, table=table, targets=labels[rows].astype(np.int32))
+        set_fields(self, arms=len(classes), dims=table.shape[1])
+
+    def _standardised(self, features: np.ndarray) -> np.ndarray:
+        """Features with mean 0 and variance 1 on the training rows, after the intercept."""
+        table = (features - self.centre) / self.spread
+        return np.concatenate([np.ones((len(table), 1)), table], axis=1) if self.intercept else table
+
+    def features_of(self, given: Mapping[str, Any]) -> list[float]:
+        """A row's features as a player takes them: in order, in units of the training rows.
+
+        Args:
+            given: Values by the names of the columns, such as {"age": 31, "visits": 4}.
+        """
+        names = [str(name) for name in self.columns or range(len(self.centre))]
+        if {*given} != {*names}:
+            raise InputError(f"features need values of {', '.join(names)}, not of {', '.join(given)}")
+        row = np.array([[number(name, given[name]) for name in names]])
+        return self._standardised(row)[0].tolist()
 
     @classmethod
     def of(cls, rows: LabelledRows, **more: Any) -> Self:
