@@ -10,7 +10,7 @@ BIAS = (
 CONTEXTS = (
     "Arms were chosen by contexts, so naive means are those of the visitors that an arm was chosen for. "
     "Estimates are what it would pay for everyone, for arms that had a chance in every decision. "
-    "Always-valid intervals and P(best) do not hold with contexts, and are left out."
+    "With contexts there is no P(best), and always-valid intervals contain every mean."
 )
 
 
