@@ -230,6 +230,27 @@ def test_regrets_are_the_known_ones(policy, known, place):
     compare(policy, gb.problems.named(NAMES[place]), known[place], 2000 if few else 20_000)
 
 
+SOFTELIM = {  # the same for lin-softelim by a, with the variance of the arm and of the difference
+    ("0.25", "arm"): (5.17, 94.6, 11.44),
+    ("0.5", "arm"): (3.50, 42.1, 11.21),
+    ("1", "arm"): (4.11, 38.4, 19.68),
+    ("0.25", "difference"): (5.09, 91.9, 11.20),
+    ("0.5", "difference"): (3.46, 40.7, 12.35),
+    ("1", "difference"): (4.81, 42.9, 24.00),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", range(3))
+def test_regrets_of_softelim_are_the_known_ones(place):
+    """Theirs have no standard errors: those of 1000 of our instances."""
+    known = {f"lin-softelim:a={a}+variance={what}": row[place] for (a, what), row in SOFTELIM.items()}
+    table = gb.evaluate(list(known), gb.problems.named(NAMES[place]), instances=20_000, progress=False)
+    for name, regret in known.items():
+        ours = table[name].regret
+        assert_z(ours.mean, ours.se, regret, ours.se * 20**0.5)
+
+
 ARMS = [("lin-ts", (9.74, 0.18)), ("lin-bayes-ucb", (8.25, 0.18)), ("lin-v-ids", (7.97, 0.48))]
 
 
