@@ -76,7 +76,8 @@ class Verdict:
             better = self.grade(self.before) == "better"
             return [] if better else ["More instances (--instances) may show a difference."]
         if problem.prior.contextual:
-            other = "" if self.policy == "lin-softelim" else "--policy lin-softelim, "
+            usual = "by-group" if problem.prior.in_groups else "lin-softelim"
+            other = "" if self.policy == usual else f"--policy {usual}, "
             return [f"Use {self.best} instead, or try {other}more instances (--instances)."]
         kind = "discounted-" if problem.prior.moves else ""  # forgetting pays where means move
         network = self.policy in ("lstm", "index", f"{kind}index")
