@@ -3,6 +3,7 @@
     python benchmarks/contextual.py                                       # all of it: hours
     python benchmarks/contextual.py --policy lin-softelim --problem dpt-linear --seeds 0 5
     python benchmarks/contextual.py --policy lin-softelim:variance=difference
+    python benchmarks/contextual.py --problem groups --policy by-group --as-they-come --instances 40000
     python benchmarks/contextual.py --summary                             # what is there so far
 
 Beliefs have the problem's prior. All policies are judged on the same fresh instances, 20 000 for each seed.
@@ -11,14 +12,14 @@ Each row is written at once; rows that are already in the file are not computed 
 
 import argparse
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from learning import Rows
 
 import gradband as gb
-from gradband.policies import references
-from gradband.policies.given import with_settings
+from gradband.policies.given import parse_policy
 
 JUDGED_BY = 555_000_111  # the first seed of instances that nothing is learned on
 PROBLEMS = ("dpt-linear", "rvr-linear", "lin-5")
@@ -38,16 +39,16 @@ TARGETS = {
     ("lin-softelim", "rvr-linear"): 36.0,
     ("pretrained-linear", "rvr-linear"): 29.5,
     ("pretrained-linear", "lin-5"): 10.3,
+    ("by-group", "groups"): 8.828,
 }
 
 
-def study(text, name, seed, instances):
+def study(text, name, seed, instances, learn):
     """One row: regret, the time that learning took, and the parameters if they are few."""
     problem, began = gb.problems.named(name), time.perf_counter()
-    kind, _, settings = text.partition(":")
-    policy = with_settings(references.by_name(gb.policies.named(kind), problem), settings)
+    policy = parse_policy(text, problem)
     row, found = {}, policy
-    if kind in gb.policies.TRAINED and kind not in OTHERS:
+    if learn and policy.name in gb.policies.TRAINED and policy.name not in OTHERS:
         found = gb.learn(policy, problem, seed=seed, progress=False)
         few = {n: np.asarray(leaf).tolist() for n, leaf in found.params.items() if np.size(leaf) <= 4}
         row = {"seconds": time.perf_counter() - began, "params": few}
@@ -81,17 +82,19 @@ def main():
     parser.add_argument("--problem", nargs="*", default=PROBLEMS, help="names of problems with contexts")
     parser.add_argument("--policy", nargs="*", default=(*LEARNED, *OTHERS))
     parser.add_argument("--seeds", type=int, nargs=2, default=(0, 5), metavar=("FROM", "TO"))
+    parser.add_argument("--as-they-come", action="store_true", help="learn nothing")
     parser.add_argument("--instances", type=int, default=20_000)
     parser.add_argument("--out", type=Path, default=Path("runs/contextual.jsonl"))
     parser.add_argument("--summary", action="store_true", help="show what is there, and compute nothing")
     given = parser.parse_args()
     given.out.parent.mkdir(parents=True, exist_ok=True)
-    rows = Rows(given.out)
+    rows, learn = Rows(given.out), not given.as_they_come
     for seed in range(*given.seeds) if not given.summary else ():
         for policy in given.policy:
             for name in given.problem:
-                what = f"{policy} / {name} / {seed} on {given.instances}"
-                rows.get(what, lambda p=policy, n=name, s=seed: study(p, n, s, given.instances))
+                shown = policy if learn else f"{policy} as it comes"
+                what = f"{shown} / {name} / {seed} on {given.instances}"
+                rows.get(what, partial(study, policy, name, seed, given.instances, learn))
     show(rows)
 
 

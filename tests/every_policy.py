@@ -7,6 +7,7 @@ import jax
 import numpy as np
 
 import gradband as gb
+from gradband.policies import Seeing
 from gradband.policies.contextual import Contextual
 from gradband.policies.policy_file import Learned
 
@@ -26,20 +27,25 @@ DRAWN = (*NETWORKS, "dqn", "belief-index")
 """have first parameters that are drawn"""
 CONTEXTUAL = [name for name, kind in gb.policies.POLICIES.items() if issubclass(kind, Contextual)]
 """need contexts"""
-ALL = [name for name in (*gb.policies.POLICIES, *gb.policies.TABLES) if name not in CONTEXTUAL]
+BY_GROUP = "by-group"
+"""needs contexts that say which group a visitor belongs to"""
+KNOWN = gb.policies.POLICIES | gb.policies.TABLES
+ALL = [name for name, kind in KNOWN.items() if not issubclass(kind, Seeing)]
 """play without contexts"""
 
 
 def bound(name, arms, horizon, **settings):
     """The policy with these settings for a problem of this size."""
     policy = gb.policies.POLICIES[name](**settings)
-    if name in CONTEXTUAL:
+    if isinstance(policy, Seeing):
         policy = dataclasses.replace(policy, dims=DIMS)
     return policy.bind(arms, horizon)
 
 
-def features(t, arms=ARMS):
-    """A round's features of each arm."""
+def features(t, arms=ARMS, name=""):
+    """A round's features of each arm, or of the visitor for a policy with this name."""
+    if name == BY_GROUP:
+        return np.eye(DIMS, dtype=np.float32)[t % DIMS]
     return np.random.default_rng(t).normal(size=(arms, DIMS)).astype(np.float32)
 
 

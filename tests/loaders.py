@@ -278,9 +278,9 @@ def corpus(name):
     """Bytes to begin with."""
     if name == "policy":
         whole = [made_by(played_file())]
-        from every_policy import ALL, CONTEXTUAL, learned
+        from every_policy import ALL, BY_GROUP, CONTEXTUAL, learned
 
-        whole += [made_by(learned(policy).save) for policy in (*ALL, *CONTEXTUAL)]
+        whole += [made_by(learned(policy).save) for policy in (*ALL, *CONTEXTUAL, BY_GROUP)]
         return [b"\0" + content for content in whole] + [
             b"\xff" + torn(content, PARAMS) for content in whole
         ]

@@ -19,6 +19,7 @@ from gradband.gradient.estimator import Estimator, estimate
 from gradband.learning.over_problems import Turns, learn_over, suited
 from gradband.policies import (
     BeliefIndex,
+    ByGroup,
     CoSoftElim,
     DirectedSoftElim,
     LinBoltzmann,
@@ -67,6 +68,10 @@ class Few(Prior):
     def shares_context(self):
         return self.shared
 
+    @property
+    def in_groups(self):
+        return self.shared and bool(np.isin(self.seen, (0, 1)).all())
+
     def sample(self, key):
         return one_of(self.thetas, prng.uniform(key))
 
@@ -86,6 +91,7 @@ def one_of(table, u):
 
 ONE = Problem(Few(3, 2, THETAS, ARM_FEATURES), 3)
 DISJOINT = Problem(Few(2, 2, BY_ARM, VISITORS, True), 4)
+GROUPS = Problem(Few(2, 2, BY_ARM, np.eye(2), True), 4)
 ROUNDS = ONE.replace(horizon=4, pulls_per_round=2)
 BELIEFS = {"within": 1.2, "sd": 0.4}
 
@@ -163,6 +169,10 @@ POLICIES = {
     "boltzmann, by arm": (LinBoltzmann(model="by-arm"), DISJOINT),
     "pretrained": (PretrainedLinear(**BELIEFS), ONE),
     "pretrained, logistic, by arm": (PretrainedLinear(link="logistic", model="by-arm"), DISJOINT),
+    "by group": (ByGroup(policy="softelim:theta=0.4"), GROUPS),
+    "pretrained, by group": (ByGroup(policy="pretrained:sharpness=3"), GROUPS),
+    "by group, forgetting": (ByGroup(policy="discounted-softelim:theta=0.4"), GROUPS),
+    "by group, rounds": (ByGroup(policy="boltzmann:theta=0.2"), GROUPS.replace(pulls_per_round=2)),
     "network": (BeliefIndex(hidden=3, **BELIEFS), ONE),
     "network, logistic, by arm": (BeliefIndex(hidden=3, link="logistic", model="by-arm"), DISJOINT),
 }
@@ -180,7 +190,7 @@ PAIRS = [
     (policy, name)
     for policy in POLICIES
     for name, how in ESTIMATORS.items()
-    if not (how.rule.looks_ahead and policy.startswith("rounds"))  # it needs rewards one by one
+    if not (how.rule.looks_ahead and "rounds" in policy)  # it needs rewards one by one
 ]
 
 
@@ -188,6 +198,7 @@ QUICK = {("scalar", name) for name in ESTIMATORS} - {("scalar", "critic"), ("sca
 QUICK |= {(policy, "self") for policy in POLICIES} - {
     ("network", "self"),
     ("network, logistic, by arm", "self"),
+    ("by group, forgetting", "self"),
 }
 
 
@@ -229,6 +240,11 @@ def test_exact_gradients_are_slopes(exact, name):
     assert gradient @ flattened(way) == pytest.approx((first - last) / 2e-5, abs=1e-7)
 
 
+def features_of(problem, rng, shape):
+    """Any features, or those of a visitor of a group."""
+    return rng.permutation(np.eye(*shape))[0] if problem.prior.in_groups else rng.normal(size=shape)
+
+
 @pytest.mark.parametrize("name", POLICIES)
 def test_numpy_and_jax_have_the_same_probabilities(name):
     """In float64, along a few rounds."""
@@ -238,7 +254,7 @@ def test_numpy_and_jax_have_the_same_probabilities(name):
     wide = {key: np.asarray(leaf, np.float64) for key, leaf in given.items()}
     shape = (policy.dims,) if problem.prior.shared else (policy.arms, policy.dims)
     rounds = [
-        (rng.normal(size=shape), rng.integers(policy.arms), float(rng.random() < 0.5))
+        (features_of(problem, rng, shape), rng.integers(policy.arms), float(rng.random() < 0.5))
         for _ in range(problem.horizon)
     ]
 

@@ -284,7 +284,8 @@ def test_names_alone_have_the_prior_of_a_linear_problem():
     assert given.parse_policy("lin-ts", zeros_and_ones).link == "logistic"
     assert list(references.fair(problem)) == ["lin-ts:prior", "lin-bayes-ucb:prior", "lin-greedy:prior"]
     by_arm = references.fair(gb.problems.named("groups"))
-    assert list(by_arm) == [f"lin-{name}:model=by-arm" for name in ("ts", "bayes-ucb", "greedy")]
+    wanted = [f"lin-{name}:model=by-arm" for name in ("ts", "bayes-ucb", "greedy")]
+    assert list(by_arm) == [*wanted, "by-group"]
     for text, policy in by_arm.items():
         assert given.parse_policy(text, gb.problems.named("groups")) == policy
 

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 from conftest import assert_z
-from every_policy import ALL, ARMS, CONTEXTUAL, HORIZON, features, learned
+from every_policy import ALL, ARMS, BY_GROUP, CONTEXTUAL, HORIZON, features, learned
 
 import gradband as gb
 from gradband.play.player import Player
@@ -45,8 +45,8 @@ def played_alone(files):
     """What players of all policies came to in one process that can import NumPy and nothing more: the
     number of their decisions, or an error."""
     given = {
-        name: (str(files(name)), features(0).tolist() if name in CONTEXTUAL else None)
-        for name in (*ALL, *CONTEXTUAL)
+        name: (str(files(name)), None if name in ALL else features(0, name=name).tolist())
+        for name in (*ALL, *CONTEXTUAL, BY_GROUP)
     }
     words = [sys.executable, "-c", PLAYED]
     done = subprocess.run(words, input=json.dumps(given), capture_output=True, text=True, check=False)
@@ -54,7 +54,7 @@ def played_alone(files):
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("name", [*ALL, *CONTEXTUAL])
+@pytest.mark.parametrize("name", [*ALL, *CONTEXTUAL, BY_GROUP])
 def test_a_player_needs_numpy_and_nothing_more(played_alone, name):
     """Whatever else gradband depends on can't be imported there."""
     assert played_alone[name] == 3

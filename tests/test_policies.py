@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from every_policy import CONTEXTUAL, compiled, features, folded, initial
+from every_policy import BY_GROUP, CONTEXTUAL, compiled, features, folded, initial
 from every_policy import bound as bound_to
 
 from gradband import policies, problems
@@ -36,7 +36,7 @@ def one_round(policy, params, state, x, arm, reward):
 
 def begun(policy, params):
     """The first state."""
-    if policy.name in CONTEXTUAL:
+    if policy.name in (*CONTEXTUAL, BY_GROUP):
         return compiled(policy, "begin", params, jnp.int32(0))
     return policy.begin(params, jnp.int32(0))
 
@@ -46,7 +46,7 @@ def rounds(policy, params, history):
     params, found = folded(policy, params), []
     state = begun(policy, params)
     for t, (arm, reward) in enumerate([*history, (0, 0.0)]):
-        given = features(t, K), np.int32(arm), np.asarray(reward, jnp.zeros(()).dtype)
+        given = features(t, K, policy.name), np.int32(arm), np.asarray(reward, jnp.zeros(()).dtype)
         found.append((state, *one_round(policy, params, state, *given)))
         state = found[-1][-1]
     return found

@@ -8,7 +8,7 @@ import zlib
 
 import numpy as np
 import pytest
-from every_policy import CONTEXTUAL, learned
+from every_policy import BY_GROUP, CONTEXTUAL, learned
 
 import gradband as gb
 from gradband.play.playable import as_playable
@@ -55,7 +55,7 @@ def compared(name, batch, late=False):
     return (np.mean(rewards) - wanted) / se
 
 
-ONE_BY_ONE = [name for name in gb.policies.POLICIES if name not in ("dqn", *CONTEXTUAL)]
+ONE_BY_ONE = [name for name in gb.policies.POLICIES if name not in ("dqn", BY_GROUP, *CONTEXTUAL)]
 IN_BATCHES = [name for name in ONE_BY_ONE if gb.policies.POLICIES[name].batches]
 QUICK = ("softelim", "exp3", "index", "ts", "split")
 CASES = [(name, batch) for batch in (4, 7, 25, 200) for name in IN_BATCHES]

@@ -157,9 +157,9 @@ def map_leaves(
     function: Callable[[tuple[str, ...], Array], Any],
     tree: Any,
     path: tuple[str, ...] = (),
-    kind: type | tuple[()] = (),
+    kind: type | tuple[type, ...] = (),
 ) -> Any:
-    """The tree with `function(path, leaf)` in place of each array, or of each tuple of some `kind`."""
+    """The tree with `function(path, leaf)` in place of each array, or of each tuple of some `kind`s."""
     if tree is None:
         return None
     if isinstance(tree, kind) or not isinstance(tree, dict | tuple | list):

@@ -78,7 +78,8 @@ class Verdict:
             return [] if better else ["More instances (--instances) may show a difference."]
         if problem.prior.contextual:
             model = ":model=by-arm" if problem.prior.shares_context else ""
-            other = f"--policy {DirectedSoftElim.name}{model}, " * (self.policy != DirectedSoftElim.name)
+            usual = "by-group" if problem.prior.in_groups else f"{DirectedSoftElim.name}{model}"
+            other = f"--policy {usual}, " * (self.policy != usual.partition(":")[0])
             return [f"Use {self.best} instead, or try {other}more instances (--instances)."]
         kind = "discounted-" if problem.prior.moves else ""  # forgetting pays where means move
         network = self.policy in ("lstm", "index", f"{kind}index")

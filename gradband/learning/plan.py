@@ -157,8 +157,9 @@ def make_plan(policy: Policy, problem: Problem, wishes: Wishes, session: Session
     if curriculum is None:
         curriculum = main.horizons(policy, problem) if imitate is None else ()
     how.check(binding.check(policy, problem), problem)
-    if given is None and isinstance(policy, OneParameter) and _is_usual(policy) and policy.power:
-        policy = policy.in_units(reward_scale(problem, key))
+    own = policy.core
+    if given is None and isinstance(own, OneParameter) and _is_usual(policy) and own.power:
+        policy = policy.with_core(own.in_units(reward_scale(problem, key)))
     bound = [binding.check(policy, problem.replace(horizon=n)) for n in (*curriculum, problem.horizon)]
     on = blocks.workers(**session.where)
     start = bound[0].init(prng.stream(key, "init")) if given is None else bound[0].as_params(given)
@@ -224,6 +225,7 @@ def _choose_recipe(policy: Policy, problem: Problem, wishes: Wishes) -> Recipe:
 
 def _is_usual(policy: Policy) -> bool:
     """Whether its lead, such as θ, and the rate of forgetting have their defaults, if it has them."""
+    policy = policy.core
     kind = type(policy)
     names = [n for n in (policy.lead, "forgetting") if n in policy.log_scale and hasattr(kind, n)]
     return bool(names) and all(getattr(policy, name) == getattr(kind, name) for name in names)

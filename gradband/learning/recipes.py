@@ -83,8 +83,9 @@ class Recipe:
 
     def begin(self, policy: Policy) -> Policy:
         """The policy with this recipe's settings."""
-        known: dict[str, Any] = {n: self.settings[n] for n in self.settings if n in policy.settings()}
-        return dataclasses.replace(policy, **known)
+        own = policy.core
+        known: dict[str, Any] = {n: self.settings[n] for n in self.settings if n in own.settings()}
+        return policy.with_core(dataclasses.replace(own, **known)) if known else policy
 
     def estimate(self, problem: Problem, objective: str = "mean") -> Estimator:
         """The gradient estimator for a problem: prices of decisions in place of a critic, if they are
@@ -275,7 +276,7 @@ def usual_for(policy: Policy, problem: Problem) -> Recipe:
     """The usual recipe of a bound policy for a problem."""
     usual = choose(policy, None)
     priced = usual.estimate(problem, usual.objective).returns == "priced"
-    return WHERE_PRICED.get(policy.name, usual) if priced else usual
+    return WHERE_PRICED.get(policy.core.name, usual) if priced else usual
 
 
 def choose(policy: Policy, given: Recipe | str | Path | None) -> Recipe:
@@ -290,7 +291,7 @@ def choose(policy: Policy, given: Recipe | str | Path | None) -> Recipe:
         return given
     if given is None:
         many = sum(math.prod(leaf.shape) for leaf in policy.shapes().values()) > FEW
-        return USUAL.get(policy.name, NETWORK if many else GRADBAND)
+        return USUAL.get(policy.core.name, NETWORK if many else GRADBAND)
     if isinstance(given, str) and given in RECIPES:
         return RECIPES[given]
     if str(given).endswith(".toml"):

@@ -7,8 +7,7 @@ from gradband.core.errors import InputError, number, shown, whole
 from gradband.play.arms import Arms
 from gradband.play.pending import LONGEST_ID, Event, is_id
 from gradband.play.settings import Settings
-from gradband.policies import Policy
-from gradband.policies.contextual import Contextual
+from gradband.policies import Policy, Seeing
 
 if TYPE_CHECKING:
     from gradband.play.memory import Memory
@@ -48,7 +47,7 @@ def check_settings(policy: Policy, settings: Settings, arms: Arms) -> None:
 
 def check_batches(policy: Policy, settings: Settings) -> None:
     """Raises an error unless the policy takes batches."""
-    if isinstance(policy, Contextual):
+    if isinstance(policy, Seeing):
         raise InputError(f"{policy.name} needs the context of each pull, so it takes no batches")
     if not policy.batches:
         raise InputError(

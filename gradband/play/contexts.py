@@ -7,7 +7,7 @@ Both are single-precision numbers, least significant byte first, in base64.
 
 import base64
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -29,16 +29,21 @@ def read_context(playable: "Playable", given: Any, arms: Arms) -> np.ndarray | N
         if given is not None:
             raise InputError(f"{name} takes no context: it does not use features")
         return None
-    shapes = [f"[{rows}, {dims}] (arms, features)"]
-    if playable.by_arm:
-        shapes.append(f"[{dims}] (features of the visitor)")
+    policy: Any = playable.policy
+    shapes: dict[tuple[int, ...], str] = {}
+    if policy.takes_arms:
+        shapes[rows, dims] = f"[{rows}, {dims}] (arms, features)"
+    if policy.takes_visitor:
+        shapes[dims,] = f"[{dims}] (features of the visitor)"
+    wanted = " or ".join(shapes.values())
     if given is None:
-        raise InputError(f"{name} needs a context: features of the shape {' or '.join(shapes)}")
+        raise InputError(f"{name} needs a context: features of the shape {wanted}")
     found = _as_numbers(_in_order(given, arms) if isinstance(given, Mapping) else given)
-    if found.shape != (rows, dims) and not (playable.by_arm and found.shape == (dims,)):
-        raise InputError(f"a context must have the shape {' or '.join(shapes)}, not {list(found.shape)}")
+    if found.shape not in shapes:
+        raise InputError(f"a context must have the shape {wanted}, not {list(found.shape)}")
     if found.size > MOST_NUMBERS:
         raise InputError(f"a context may have at most {MOST_NUMBERS:,} numbers, not {found.size:,}")
+    policy.check_features(found)
     # As an event will have them, so that a replay sees the same.
     return found.astype(np.float32).astype(np.float64)
 
@@ -103,7 +108,8 @@ def keep(event: Event, place: int, dims: int) -> str:
 
 def check_made(playable: "Playable", event: Event, arms: int) -> None:
     """Checks the features in the event of a decision among so many arms."""
-    rows = (1, arms) if playable.by_arm else (arms,)
+    policy: Any = playable.policy
+    rows = (*(1,) * policy.takes_visitor, *(arms,) * policy.takes_arms) if playable.dims else ()
     if "x" in event or not _are_features(playable, event.get("xs"), rows):
         raise InputError(f"{shown(event.get('xs'))} is not a context for {playable.policy.name}")
 
@@ -125,4 +131,11 @@ def _are_features(playable: "Playable", text: Any, rows: tuple[int, ...]) -> boo
         data = base64.b64decode(text, validate=True)
     except ValueError:
         return False
-    return len(data) in sizes and bool(np.isfinite(np.frombuffer(data, "<f4")).all())
+    found, policy = np.frombuffer(data, "<f4"), cast(Any, playable.policy)
+    if len(data) not in sizes or not np.isfinite(found).all():
+        return False
+    try:
+        policy.check_features(found.reshape(-1, playable.dims))
+    except InputError:
+        return False
+    return True

@@ -18,7 +18,9 @@ from gradband.play.playable import Playable
 from gradband.play.settings import Settings
 from gradband.policies import Counting, Policy
 from gradband.policies.beliefs import Belief
+from gradband.policies.by_group import ByGroup
 from gradband.policies.guardrails import guard
+from gradband.policies.text import as_text
 
 BELIEFS = ("dims", "model", "link", "mean", "within", "sd")
 """settings that determine the beliefs of a policy with contexts"""
@@ -119,6 +121,8 @@ class Memory:
     def check_swap(self, playable: Playable) -> Any:
         """The state of another policy after what this one has observed, or an error."""
         policy, new, count = self.policy, playable.policy, len(self.arms.active)
+        if isinstance(policy, ByGroup) and isinstance(new, ByGroup) and policy.dims == new.dims:
+            return self._check_groups(policy, new)
         if self.playable.dims or playable.dims:
             return self._check_beliefs(playable)
         if not isinstance(policy, Counting) or not isinstance(new, Counting):
@@ -131,6 +135,16 @@ class Memory:
         sized: Any = playable.sized(count)
         state = sized.after(policy.counts(self.state))
         sized.check_state(state, self.rounds)
+        return state
+
+    def _check_groups(self, policy: ByGroup, new: ByGroup) -> Any:
+        """The counts of all groups, which another policy can take over."""
+        core: Any = policy.core
+        if core.forgets or new.arms != policy.arms:
+            why = "it has forgotten part of its counts" if core.forgets else f"it is for {policy.arms} arms"
+            raise InputError(f"{as_text(policy)} cannot be swapped for {as_text(new)}: {why}")
+        state = new.after(policy, self.state)
+        new.check_state(state, self.rounds)
         return state
 
     def _check_beliefs(self, playable: Playable) -> Any:

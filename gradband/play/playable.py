@@ -11,8 +11,7 @@ import numpy as np
 
 from gradband.core.arrays import PLAIN, flatten, nested
 from gradband.core.errors import InputError, shown
-from gradband.policies import Policy
-from gradband.policies.contextual import Contextual
+from gradband.policies import Policy, Seeing
 from gradband.policies.own import Trust, describe_class
 from gradband.policies.policy_file import read
 
@@ -36,14 +35,13 @@ class Playable:
         policy.check_play()
         problem = about.get("problem") if isinstance(about, dict) else None
         self.guardrails = problem.get("guardrails") if isinstance(problem, dict) else None
-        self.dims = policy.dims if isinstance(policy, Contextual) else 0
-        self.by_arm = isinstance(policy, Contextual) and policy.model == "by-arm"
+        self.dims = policy.dims if isinstance(policy, Seeing) else 0
         self.any_sums = policy.any_sums or _learned_on_other_rewards(policy, about or {})
         arrays = policy.as_arrays(params)
         self.fingerprint = _fingerprint(policy, arrays)
         self.params = policy.folded(nested({name: a[()] for name, a in arrays.items()}))
         self._given = policy
-        self.policy = self._working(policy, arrays) if describe_class(policy) else policy
+        self.policy = self._working(policy, arrays) if describe_class(policy.core) else policy
         self._sized = {policy.arms: self.policy}
 
     def begin(self, u: float) -> State:
@@ -91,11 +89,17 @@ class Playable:
     def _tried(self, policy: Any) -> bool:
         """Whether the first round gives NumPy's arrays."""
         state = policy.begin(self.params, np.int32(0))
-        seen = policy.see(self.params, state, np.ones((policy.arms, self.dims))) if self.dims else state
+        seen = policy.see(self.params, state, self._features()) if self.dims else state
         p = policy.probabilities(self.params, seen)
         after = policy.update_late(self.params, seen, np.int64(0), 1.0, float(p[0]) or 1.0)
         found = [*flatten(state).values(), *flatten(after).values()]
         return isinstance(p, np.ndarray) and all(isinstance(leaf, PLAIN) for leaf in found)
+
+    def _features(self) -> np.ndarray:
+        """Features of a first round: the same of all arms, or those of a visitor."""
+        policy: Any = self._given
+        first = np.eye(1, self.dims)
+        return np.repeat(first, policy.arms, axis=0) if policy.takes_arms else first[0]
 
 
 class InJax:

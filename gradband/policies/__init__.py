@@ -22,6 +22,7 @@ from gradband.policies.base import Index as Index
 from gradband.policies.base import OneParameter as OneParameter
 from gradband.policies.base import Params as Params
 from gradband.policies.base import Policy as Policy
+from gradband.policies.base import Seeing as Seeing
 from gradband.policies.base import Spec as Spec
 from gradband.policies.base import State as State
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from gradband.policies.beta_ts import BetaTS as BetaTS
     from gradband.policies.boltzmann import Boltzmann as Boltzmann
     from gradband.policies.brezzi_lai import BetaBrezziLai as BetaBrezziLai
+    from gradband.policies.by_group import ByGroup as ByGroup
     from gradband.policies.co_softelim import CoSoftElim as CoSoftElim
     from gradband.policies.directed_softelim import DirectedSoftElim as DirectedSoftElim
     from gradband.policies.discounted_index import DiscountedIndexNetwork as DiscountedIndexNetwork

@@ -3,14 +3,14 @@
 import dataclasses
 
 from gradband.core.errors import InputError
-from gradband.policies.base import Policy
-from gradband.policies.contextual import Contextual
+from gradband.policies.base import Policy, Seeing
+from gradband.policies.by_group import ByGroup
 from gradband.problems import Problem
 
 
 def check(policy: Policy, problem: Problem) -> Policy:
     """The policy bound to the problem, or an error if it cannot play it."""
-    if isinstance(policy, Contextual):
+    if isinstance(policy, Seeing):
         policy = _with_contexts(policy, problem)
     bound = policy.bind(problem.arms, problem.horizon)
     if (bound.binary or bound.unit) and not problem.unit:
@@ -18,7 +18,7 @@ def check(policy: Policy, problem: Problem) -> Policy:
             f"{bound.name} needs rewards in [0, 1], which this problem does not have: use softelim, "
             "ts-gaussian, index-gaussian or another policy for rewards of any size"
         )
-    if not bound.batches and not isinstance(bound, Contextual):
+    if not bound.batches and not isinstance(bound, Seeing):
         problem.one_by_one(bound.name)
     return bound
 
@@ -32,13 +32,19 @@ def can_play(policy: Policy, problem: Problem) -> bool:
     return True
 
 
-def _with_contexts(policy: Contextual, problem: Problem) -> Contextual:
+def _with_contexts(policy: Seeing, problem: Problem) -> Seeing:
     """The policy for as many features as the problem's contexts have."""
     prior = problem.prior
     if not prior.contextual:
         raise InputError(f"{policy.name} needs contexts, which this problem does not have")
-    if prior.shares_context and policy.model == "linear":
+    if prior.shares_context and not policy.takes_visitor:
         raise InputError(
             f"{policy.name} needs features of every arm, but here they are the visitor's: use model=by-arm"
         )
+    if isinstance(policy, ByGroup) and not prior.in_groups:
+        raise InputError(
+            f"{policy.name} needs contexts that say which group the visitor belongs to: a one among zeros"
+        )
+    if not (prior.shares_context or policy.takes_arms):
+        raise InputError(f"{policy.name} needs features of the visitor, but here every arm has its own")
     return dataclasses.replace(policy, dims=prior.dims)

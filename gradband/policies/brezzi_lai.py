@@ -24,7 +24,7 @@ class BetaBrezziLai(Index, BetaEvidence):
     def index(self, params: Params, state: Evidence) -> Array:
         means, variances = self.moments(state)
         xp = namespace(means)
-        left = self.share * xp.maximum(self.horizon - state.counts.rounds, 1)
+        left = self.share * xp.maximum(state.counts.rounds_left(self.horizon), 1)
         information = self.v**2 * (psi(self.v * means)[1] + psi(self.v * (1 - means))[1])
         return means + xp.sqrt(variances) * boundary(variances * information * left)
 

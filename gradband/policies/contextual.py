@@ -7,16 +7,14 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from gradband.core.arrays import Array, namespace, nn
-from gradband.core.errors import number, number_of_dims, positive
+from gradband.core.errors import number, positive
 from gradband.policies import beliefs
-from gradband.policies.base import Greatest, InputError, Params, Policy, Positive, one_of
+from gradband.policies.base import Greatest, InputError, Params, Positive, Seeing, one_of
 from gradband.policies.beliefs import Belief, Seen
-
-MOST_NUMBERS = 10_000_000  # in a belief that is played
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Contextual(Policy):
+class Contextual(Seeing):
     """A policy that believes in rewards xᵀθ + noise, where x are the features of an arm or of a visitor.
 
     Coordinates of θ are N(mean, within²) and independent at first, with one number for all coordinates or a
@@ -24,13 +22,10 @@ class Contextual(Policy):
     are 1 with the probability 1 / (1 + exp(−xᵀθ)), and 0 otherwise.
     With `model="linear"` all arms share θ and have features of their own, [K, d]; with `model="by-arm"`
     each arm has a θ of its own, and features may be those of the visitor, [d].
-
-    `update` may use only the features of the pulled arm: a player keeps no others until the reward comes.
     """
 
     takes_prior: ClassVar[bool] = True
-    dims: int = 0
-    """d, set by the problem that it plays"""
+    takes_arms: ClassVar[bool] = True
     model: Annotated[str, one_of("linear", "by-arm")] = "linear"
     link: Annotated[str, one_of("identity", "logistic")] = "identity"
     mean: float | tuple[float, ...] = 0.0
@@ -41,12 +36,12 @@ class Contextual(Policy):
         fill = object.__setattr__  # the dataclass is frozen
         # With one θ for all arms, arms can be added and retired: the belief is not about single arms.
         fill(self, "flexible", self.model == "linear")
+        fill(self, "takes_visitor", self.model == "by-arm")
         if self.link == "logistic":
             fill(self, "unit", True)
 
     def check(self) -> None:
         super().check()
-        number_of_dims(f"dims of {self.name}", self.dims, least=0)
         self._check_coordinates("mean", number)
         self._check_coordinates("within", positive)
 
@@ -58,16 +53,6 @@ class Contextual(Policy):
 
     def is_by_arm(self, leaf: Any) -> bool:
         return self.model == "by-arm" and super().is_by_arm(leaf)
-
-    def check_play(self) -> None:
-        super().check_play()
-        if not self.dims:
-            raise InputError(f"{self.name} needs dims, the number of features")
-        if self.numbers > MOST_NUMBERS:
-            raise InputError(
-                f"the belief of {self.name} has {self.numbers:,} numbers for {self.dims} features and "
-                f"{self.arms} arms: at most {MOST_NUMBERS:,} can be played"
-            )
 
     @property
     def numbers(self) -> int:
@@ -92,12 +77,6 @@ class Contextual(Policy):
 
     def see(self, params: Params, state: Belief, features: Array) -> Seen:
         return beliefs.see(state, features)
-
-    def see_pulled(self, params: Params, state: Belief, x: Array, arm: Array) -> tuple[Seen, Array]:
-        """What `see` says of a pulled arm with the features x [d] alone, and the arm's place there."""
-        if self.model == "by-arm":
-            return self.see(params, state, x), arm
-        return self.see(params, state, x[None]), 0 * arm
 
     def update(self, params: Params, state: Seen, arm: Array, reward: Array) -> Belief:
         return beliefs.observe(state, arm, reward, np.float32(self.sd**2), self.link == "logistic")

@@ -14,6 +14,8 @@ class Counts(NamedTuple):
     sums: Array
     gone: Array | None = None
     """pulls of retired arms, if there are any"""
+    left: Array | None = None
+    """rounds left, this one included, if the horizon does not tell"""
 
     @classmethod
     def zeros(cls, arms: int, xp: Any = np) -> "Counts":
@@ -27,6 +29,10 @@ class Counts(NamedTuple):
     @property
     def rounds(self) -> Array:
         return self.pulls.sum() if self.gone is None else self.pulls.sum() + self.gone
+
+    def rounds_left(self, horizon: int) -> Array:
+        """How many rounds are left, this one included; 0 or less beyond the horizon."""
+        return horizon - self.rounds if self.left is None else self.left
 
     def as_integers(self) -> tuple[Array, Array, Array]:
         """Pulls [K], sums [K] and rounds, to look up a table with."""

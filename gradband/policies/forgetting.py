@@ -19,6 +19,8 @@ class Faded(NamedTuple):
     pulls: Array
     sums: Array
     seen: Array
+    left: Array | None = None
+    """rounds left, this one included, if the horizon does not tell"""
 
     @property
     def means(self) -> Array:
@@ -28,6 +30,10 @@ class Faded(NamedTuple):
     @property
     def rounds(self) -> Array:
         return self.seen
+
+    def rounds_left(self, horizon: int) -> Array:
+        """How many rounds are left, this one included; 0 or less beyond the horizon."""
+        return horizon - self.seen if self.left is None else self.left
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -93,7 +99,7 @@ class Forgetting(Counting):
         return Faded(counts.pulls, counts.sums, np.asarray(counts.rounds))
 
     def check_state(self, state: Any, rounds: int) -> None:
-        pulls, sums, seen = state
+        pulls, sums, seen = state.pulls, state.sums, state.seen
         if (pulls < 0).any() or seen < 0 or seen > rounds or pulls.sum() > seen + 1e-6 * (1 + rounds):
             raise InputError("pulls in memory must not be negative, nor more than the rounds")
         if (self.unit or self.binary) and ((sums < -1e-9) | (sums > pulls + 1e-9 * (1 + pulls))).any():

@@ -23,7 +23,7 @@ class GaussianIndexNetwork(ArmNetwork, Normal):
     def inputs_and_doubt(self, counts: Counts) -> tuple[Array, Array]:
         """The network's inputs for each arm [8, K], and 5 T_i (max_j m_j − m_i)² / sd² [K]."""
         xp = namespace(counts.pulls)
-        pulls, left = counts.pulls, xp.maximum(self.horizon - counts.rounds, 0)
+        pulls, left = counts.pulls, xp.maximum(counts.rounds_left(self.horizon), 0)
         total = pulls + (self.sd / self.within) ** 2
         means, spread = self.posterior(counts)
         gap = means.max() - means

@@ -1,10 +1,9 @@
 """The ways to give a policy: a name with or without settings, a policy, a learned one, or a file."""
 
-import dataclasses
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from gradband import policies
 from gradband.core import prng
@@ -13,6 +12,7 @@ from gradband.policies import Params, Policy, as_policy, binding, references
 from gradband.policies.contextual import Contextual
 from gradband.policies.own import Trust, load_class
 from gradband.policies.policy_file import load
+from gradband.policies.text import INNER, with_settings
 from gradband.problems import Problem
 
 
@@ -73,9 +73,18 @@ def parse_policy(text: str, problem: Problem | None = None) -> Policy:
             raise InputError(f"{text} needs a problem whose prior it can take")
         return references.with_prior(name, problem)
     policy = policies.named(name)
+    if isinstance(policy, policies.ByGroup) and problem is not None:
+        return _by_group(policy, rest, problem)
     if problem is not None and (not rest or isinstance(policy, Contextual)):
         policy = references.by_name(policy, problem)
     return with_settings(policy, rest)
+
+
+def _by_group(policy: policies.ByGroup, text: str, problem: Problem) -> Policy:
+    """The policy with these settings; in a group plays what its `policy` stands for there."""
+    before, _, inner = text.partition(INNER)
+    own = parse_policy(inner or policy.core.name, references.in_group(problem))
+    return with_settings(policy.with_core(own), before)
 
 
 def from_command_line(text: str, problem: Problem | None = None, trust: Trust | None = None) -> Found:
@@ -86,20 +95,6 @@ def from_command_line(text: str, problem: Problem | None = None, trust: Trust | 
     if own is None:
         return resolve(text, problem, trust)
     return with_settings(load_class(own[1])(), own[2] or "")
-
-
-def with_settings(policy: Policy, text: str) -> Policy:
-    """The policy with settings as `theta=0.5+gradient=lemma`."""
-    name, settings, usual = policy.name, dict[str, Any](), type(policy)().settings()
-    for entry in filter(None, re.split("[,+]", text)):
-        key, _, value = entry.partition("=")
-        if key not in usual:
-            raise unknown(f"setting of {name}", key, usual)
-        try:
-            settings[key] = type(usual[key])(value)
-        except ValueError:
-            raise InputError(f"{key} of {name} must be a number, not {value!r}") from None
-    return dataclasses.replace(policy, **settings)
 
 
 def bind(

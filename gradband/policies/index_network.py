@@ -77,7 +77,7 @@ class IndexNetwork(ArmNetwork, Counting):
     def inputs_and_doubt(self, counts: Counts) -> tuple[Array, Array]:
         """The network's inputs for each arm [8, K], and 10 T_i kl(μ̂_i, max_j μ̂_j) [K]."""
         xp = namespace(counts.pulls)
-        pulls, left = counts.pulls, xp.maximum(self.horizon - counts.rounds, 0)
+        pulls, left = counts.pulls, xp.maximum(counts.rounds_left(self.horizon), 0)
         total = pulls + self.a + self.b
         mean, rest = (counts.sums + self.a) / total, (pulls - counts.sums + self.b) / total
         spread = xp.sqrt(mean * rest / (total + 1))

@@ -21,8 +21,7 @@ from gradband.core.arrays import leaf_names
 from gradband.core.errors import InputError
 from gradband.core.extras import needs
 from gradband.core.files import write_atomically
-from gradband.policies.base import Policy
-from gradband.policies.contextual import Contextual
+from gradband.policies.base import Policy, Seeing
 from gradband.policies.onnx_graph import Graph
 from gradband.policies.policy_file import Learned
 
@@ -44,7 +43,8 @@ def as_onnx(learned: Learned) -> "onnx.ModelProto":
     `first_state`, a JSON object of lists by the arrays' names.
 
     With contexts there are two more inputs: the features `x` [d] with which the arm was pulled, and the
-    `features` [K, d] of the arms in the next round; a visitor's are repeated for each arm.
+    `features` [K, d] of the arms in the next round. A visitor's are repeated for each arm, or [d] if the
+    policy takes only those.
     """
     try:
         import onnx
@@ -72,7 +72,7 @@ def as_onnx(learned: Learned) -> "onnx.ModelProto":
     def step(*inputs: Array) -> tuple[Array, ...]:
         state, (arm, reward, *seen) = jax.tree.unflatten(tree, inputs[:count]), inputs[count:]
         place, before = jnp.maximum(arm, 0), state
-        if isinstance(policy, Contextual):
+        if isinstance(policy, Seeing):
             state, place = policy.see_pulled(params, state, seen[0], place)
         after = policy.update(params, state, place, reward)
         after = jax.tree.map(lambda new, old: jnp.where(arm < 0, old, new), after, before)
@@ -108,6 +108,7 @@ def as_onnx(learned: Learned) -> "onnx.ModelProto":
 
 def context_shapes(policy: Policy) -> dict[str, tuple[int, ...]]:
     """Names and shapes of the inputs with features, if the policy takes contexts."""
-    if not isinstance(policy, Contextual):
+    if not isinstance(policy, Seeing):
         return {}
-    return {"x": (policy.dims,), "features": (policy.arms, policy.dims)}
+    own = (policy.arms, policy.dims) if policy.takes_arms else (policy.dims,)
+    return {"x": (policy.dims,), "features": own}

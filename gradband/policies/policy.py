@@ -117,6 +117,15 @@ class Policy:
 
         return by_path(jax.eval_shape(self.init, jax.random.key(0)))
 
+    @property
+    def core(self) -> "Policy":
+        """The policy whose parameters are learned: itself, or one that plays inside it."""
+        return self
+
+    def with_core(self, core: Any) -> Any:
+        """The same with another such policy."""
+        return core
+
     def prepare(self, progress: Callable[[float], None]) -> None:
         """Does the slow part of `init` in advance, and reports the share done to `progress`."""
 

@@ -106,6 +106,10 @@ class Learned(Result):
 
     def save(self, path: str | Path) -> None:
         """Writes the policy and its history to one safetensors file."""
+        if self.policy.core is not self.policy and describe_class(self.policy.core):
+            raise InputError(
+                f"a file of {self.policy.name} needs a policy of the library, not {self.policy.core.name}"
+            )
         leaves = {f"params.{name}": np.asarray(leaf) for name, leaf in self.arrays.items()}
         curves = {f"history.{name}": curve for name, curve in self.history.items()}
         about = {

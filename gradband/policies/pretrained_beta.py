@@ -37,7 +37,7 @@ class PretrainedBeta(PretrainedNetwork, BetaEvidence):
         total = xp.maximum(inside * (1 - inside) / xp.maximum(variances, NARROWEST) - 1, LEAST)
         ones, zeros = inside * total, (1 - inside) * total
         information = self.v**2 * (psi(self.v * inside)[1] + psi(self.v * (1 - inside))[1])
-        left = xp.maximum(self.horizon - state.counts.rounds, 1)
+        left = xp.maximum(state.counts.rounds_left(self.horizon), 1)
         left = 1 + (left - 1) * information * inside * (1 - inside)
         _, spread, resolved = moments(ones, zeros, left)
         # With more pulls than the network was learned with, it would only explore more.

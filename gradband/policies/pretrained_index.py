@@ -93,7 +93,7 @@ class Pretrained(PretrainedNetwork, Believing):
         return dataclasses.replace(self, a=a, b=b, sharpness=sharpness)
 
     def index(self, params: Params, counts: Counts) -> tuple[Array, Array]:
-        left = namespace(counts.pulls).maximum(self.horizon - counts.rounds, 1)
+        left = namespace(counts.pulls).maximum(counts.rounds_left(self.horizon), 1)
         ones, zeros = self.posterior(counts)
         mean, spread, resolved = moments(ones, zeros, left)
         return mean + spread * resolved * network(params, network_inputs(ones, zeros, left)), spread

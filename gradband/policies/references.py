@@ -14,6 +14,7 @@ import numpy as np
 from gradband.core.errors import InputError
 from gradband.policies import (
     BetaBrezziLai,
+    ByGroup,
     DiscountedTS,
     GaussianGittins,
     GaussianLSTM,
@@ -70,6 +71,8 @@ def with_prior(name: str, problem: Problem) -> Policy:
     if isinstance(prior, priors.Drifting):
         prior = prior.start  # what is known before the first pull
     policy = named(_suitable(name, problem, prior))
+    if isinstance(policy, ByGroup):
+        return policy.with_core(with_prior(policy.core.name, _group(name, problem)))
     if isinstance(policy, Contextual):
         return dataclasses.replace(policy, **linear_numbers_of(name, prior))
     if isinstance(policy, GaussianTS):
@@ -80,6 +83,11 @@ def with_prior(name: str, problem: Problem) -> Policy:
         if not isinstance(prior.rewards, rewards.Beta):
             raise InputError(f"{name}:{PRIOR} needs beta rewards, not {prior.rewards.kind} rewards")
         return dataclasses.replace(policy, **_shapes(name, prior), v=float(prior.rewards.v))
+    return _with_beta_prior(name, policy, problem, prior)
+
+
+def _with_beta_prior(name: str, policy: Policy, problem: Problem, prior: priors.Prior) -> Policy:
+    """A policy that believes in beta distributions, with the problem's prior."""
     if not isinstance(policy, Believing):
         raise InputError(f"{name} has no prior to set: use {name} instead of {name}:{PRIOR}")
     if not problem.unit:
@@ -205,7 +213,27 @@ def by_name(policy: Policy, problem: Problem) -> Policy:
     if not policy.takes_prior:
         return policy
     usable = has_theta(problem.prior) if isinstance(policy, Contextual) else problem.unit
+    if isinstance(policy, ByGroup):
+        usable = isinstance(problem.prior, priors.Groups)
     return with_prior(policy.name, problem) if usable else policy
+
+
+def in_group(problem: Problem) -> Problem | None:
+    """The problem of one of the groups of visitors, if it is known."""
+    prior = problem.prior
+    if not isinstance(prior, priors.Groups):
+        return None
+    own = priors.Beta(prior.arms, float(prior.a), float(prior.b), prior.rewards)
+    return Problem(own, max(1, problem.horizon // prior.groups))
+
+
+def _group(name: str, problem: Problem) -> Problem:
+    """The problem of one of the groups, or an error."""
+    found = in_group(problem)
+    if found is None:
+        kind = problem.prior.kind
+        raise InputError(f"{name}:{PRIOR} can't use a {kind} prior: use {name} with its own settings")
+    return found
 
 
 def gittins_for(problem: Problem) -> Policy | None:
@@ -245,11 +273,17 @@ def fair(problem: Problem) -> dict[str, Policy]:
 
 
 def _fair_with_contexts(problem: Problem) -> dict[str, Policy]:
-    """Policies with linear beliefs: with the problem's prior, or one θ per arm if the prior has no θ."""
+    """Policies with linear beliefs: with the problem's prior, or one θ per arm if the prior has no θ.
+
+    For groups of visitors who share nothing there is also a policy in each of them.
+    """
     kinds = LinTS, LinBayesUCB, LinGreedy
     if has_theta(problem.prior):
         return {f"{kind.name}:{PRIOR}": with_prior(kind.name, problem) for kind in kinds}
-    return {f"{kind.name}:model=by-arm": kind(model="by-arm") for kind in kinds}
+    found: dict[str, Policy] = {f"{kind.name}:model=by-arm": kind(model="by-arm") for kind in kinds}
+    if isinstance(problem.prior, priors.Groups):
+        found[ByGroup.name] = by_name(ByGroup(), problem)
+    return found
 
 
 def _candidates(problem: Problem) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 from gradband.core.errors import InputError, shown
 from gradband.play.checks import check_reward
 from gradband.play.settings import Settings
-from gradband.policies.contextual import Contextual
+from gradband.policies import Seeing
 from gradband.serve.batcher import Turn
 from gradband.serve.errors import ConflictError, InvalidError, NotFoundError
 from gradband.serve.library import parse_policy, store_policy
@@ -186,7 +186,7 @@ def upload(turn: Turn, test: LiveTest | None, data: bytes) -> Answer:
     policy = playable.policy
     if policy.arms > MOST_ARMS:
         raise InputError(f"a test may have {MOST_ARMS} arms, and this policy is for {policy.arms}")
-    if isinstance(policy, Contextual) and policy.numbers > MOST_NUMBERS:
+    if isinstance(policy, Seeing) and policy.numbers > MOST_NUMBERS:
         told = f"the belief of {policy.name} has {policy.numbers:,} numbers"
         raise InputError(f"{told}: at most {MOST_NUMBERS:,} can be served")
     return store_policy(turn.store, playable, data)

@@ -68,6 +68,11 @@ class Prior:
         return False
 
     @property
+    def in_groups(self) -> bool:
+        """Whether a round's context says which group the visitor belongs to: a one among zeros [d]."""
+        return False
+
+    @property
     def moves(self) -> bool:
         """Whether means differ from round to round: with the time, or with the context."""
         return self.timed or self.contextual

@@ -49,6 +49,7 @@ class Contextual(Prior):
     dims: int
     rewards: laws.Reward
     shared: bool
+    one_hot: bool
 
     def __init__(
         self,
@@ -75,7 +76,9 @@ class Contextual(Prior):
             raise InputError(
                 "the means are the same in every context of every instance: draw with jax.random, not NumPy"
             )
-        set_fields(self, shared=features.ndim == 2)
+        shared = features.ndim == 2
+        alone = bool(np.isin(features, (0, 1)).all() and (features.sum(-1) == 1).all())
+        set_fields(self, shared=shared, one_hot=shared and alone)
 
     def _rounds(self, count: int) -> tuple[Any, np.ndarray]:
         """Instances, and the features of a round of each, always the same ones."""
@@ -91,6 +94,10 @@ class Contextual(Prior):
     @property
     def shares_context(self) -> bool:
         return self.shared
+
+    @property
+    def in_groups(self) -> bool:
+        return self.one_hot
 
     def sample(self, key: Array) -> Instance:
         return self.functions.sample(prng.fold_in(key, jnp.uint32(0)))

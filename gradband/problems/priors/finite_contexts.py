@@ -47,6 +47,10 @@ class FiniteContexts(Prior):
     def shares_context(self) -> bool:
         return True
 
+    @property
+    def in_groups(self) -> bool:
+        return True
+
     def sample(self, key: Array) -> Array:
         """Means [C, K]."""
         return jnp.asarray(self.instances, jnp.float32)[_drawn(prng.uniform(key), self.weights)]

@@ -47,6 +47,10 @@ class Groups(Prior):
     def shares_context(self) -> bool:
         return True
 
+    @property
+    def in_groups(self) -> bool:
+        return True
+
     def sample(self, key: Array) -> Array:
         count = self.groups * self.arms
         a, b = (jnp.full(count, jnp.asarray(shape, jnp.float32)) for shape in (self.a, self.b))
