@@ -29,13 +29,14 @@ def read_context(playable: "Playable", given: Any, arms: Arms) -> np.ndarray | N
         if given is not None:
             raise InputError(f"{name} takes no context: it does not use features")
         return None
-    shapes = [f"[{rows}, {dims}] (arms, features)"]
+    shapes = [] if playable.of_visitor else [f"[{rows}, {dims}] (arms, features)"]
     if playable.by_arm:
         shapes.append(f"[{dims}] (features of the visitor)")
     if given is None:
         raise InputError(f"{name} needs a context: features of the shape {' or '.join(shapes)}")
     found = _as_numbers(_in_order(given, arms) if isinstance(given, Mapping) else given)
-    if found.shape != (rows, dims) and not (playable.by_arm and found.shape == (dims,)):
+    fits = playable.by_arm and found.shape == (dims,)
+    if not fits and (playable.of_visitor or found.shape != (rows, dims)):
         raise InputError(f"a context must have the shape {' or '.join(shapes)}, not {list(found.shape)}")
     if found.size > MOST_NUMBERS:
         raise InputError(f"a context may have at most {MOST_NUMBERS:,} numbers, not {found.size:,}")
@@ -103,7 +104,7 @@ def keep(event: Event, place: int, dims: int) -> str:
 
 def check_made(playable: "Playable", event: Event, arms: int) -> None:
     """Checks the features in the event of a decision among so many arms."""
-    rows = (1, arms) if playable.by_arm else (arms,)
+    rows = (1,) if playable.of_visitor else (1, arms) if playable.by_arm else (arms,)
     if "x" in event or not _are_features(playable, event.get("xs"), rows):
         raise InputError(f"{shown(event.get('xs'))} is not a context for {playable.policy.name}")
 

@@ -38,6 +38,7 @@ class Playable:
         self.guardrails = problem.get("guardrails") if isinstance(problem, dict) else None
         self.dims = policy.dims if isinstance(policy, Contextual) else 0
         self.by_arm = isinstance(policy, Contextual) and policy.model == "by-arm"
+        self.of_visitor = isinstance(policy, Contextual) and bool(policy.exclusive)
         self.any_sums = policy.any_sums or _learned_on_other_rewards(policy, about or {})
         arrays = policy.as_arrays(params)
         self.fingerprint = _fingerprint(policy, arrays)

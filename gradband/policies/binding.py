@@ -41,4 +41,9 @@ def _with_contexts(policy: Contextual, problem: Problem) -> Contextual:
         raise InputError(
             f"{policy.name} needs features of every arm, but here they are the visitor's: use model=by-arm"
         )
+    if policy.exclusive and policy.model == "by-arm" and not prior.shares_context:
+        raise InputError(
+            f"exclusive of {policy.name} needs features of the visitor, but here each arm has its own: "
+            "with a reward, only those of the pulled arm are known"
+        )
     return dataclasses.replace(policy, dims=prior.dims)
