@@ -7,7 +7,7 @@ import pytest
 from every_policy import ARMS, DIMS, bound
 from scipy import linalg, optimize, special
 
-from gradband.policies import beliefs
+from gradband.policies import beliefs, hinges
 from gradband.policies.beliefs import Belief
 
 
@@ -163,3 +163,121 @@ def test_beliefs_in_single_precision_stay_positive_after_many_rewards(sd, least)
     assert linalg.eigvalsh(covariance)[0] == pytest.approx(linalg.eigvalsh(exact)[0], rel=1e-3)
     np.testing.assert_allclose(covariance, exact, rtol=0, atol=1e-3 * np.abs(exact).max())
     np.testing.assert_allclose(mean, right, rtol=0, atol=1e-4)
+
+
+@pytest.mark.brief
+def test_of_two_exclusive_arms_a_reward_shows_both():
+    """With weight 1, each arm's belief is ridge regression on all rows, whichever arms were pulled."""
+    numbers = {"mean": 0.4, "within": 0.8, "sd": 0.5}
+    policy = bound("co-softelim", 2, 60, exclusive=1.0, **numbers)
+    rng = np.random.default_rng(0)
+    x, arms, right = rng.normal(size=(60, DIMS)), rng.integers(2, size=60), rng.integers(2, size=60)
+    state = policy.begin({}, np.int32(0))
+    for features, arm, best in zip(x, arms, right, strict=True):
+        state = policy.update({}, policy.see({}, state, features), arm, 1.0 * (arm == best))
+    assert state.rewards == 60
+    for arm in range(2):
+        mean, covariance = ridge(x, 1.0 * (right == arm), **numbers)
+        np.testing.assert_allclose(state.mean[arm], mean, rtol=1e-10)
+        np.testing.assert_allclose(state.root[arm] @ state.root[arm].T, covariance, rtol=0, atol=1e-13)
+
+
+def exclusive(weight, reward, logistic=False, arms=4):
+    """What is seen of a visitor after some rewards, and the belief after one more, of arm 1."""
+    rng = np.random.default_rng(3)
+    root = np.eye(DIMS) + 0.2 * rng.normal(size=(arms, DIMS, DIMS))
+    belief = Belief(0.3 + 0.2 * rng.normal(size=(arms, DIMS)), root, np.float64(9))
+    seen = beliefs.see(belief, rng.normal(size=DIMS))
+    return seen, beliefs.observe_all(seen, np.int64(1), reward, 0.25, logistic, weight)
+
+
+@pytest.mark.brief
+@pytest.mark.parametrize("weight", [0.3, 1.0])
+def test_a_success_is_a_reward_of_nothing_for_other_arms(weight):
+    seen, after = exclusive(weight, 1.0)
+    single = beliefs.observe(seen, np.int64(1), 1.0, 0.25, False)
+    np.testing.assert_array_equal(after.mean[1], single.mean[1])
+    np.testing.assert_array_equal(after.root[1], single.root[1])
+    for arm in (0, 2, 3):
+        other = beliefs.observe(seen, np.int64(arm), 0.0, 0.25 / weight, False)
+        np.testing.assert_allclose(after.mean[arm], other.mean[arm], rtol=1e-12)
+        np.testing.assert_allclose(after.root[arm], other.root[arm], rtol=0, atol=1e-12)
+
+
+@pytest.mark.brief
+def test_after_a_failure_other_arms_share_what_is_left():
+    """The mean and the variance are those of a mixture: the arm is the right one, or it is not."""
+    seen, after = exclusive(1.0, 0.0)
+    q = np.maximum(seen.mean, beliefs.LITTLE) * (np.arange(4) != 1)
+    q /= q.sum()
+    for arm in (0, 2, 3):
+        x, v, m = seen.features, seen.variance[arm], seen.mean[arm]
+        means = m + v / (v + 0.25) * (np.array([0.0, 1.0]) - m)
+        weights = np.array([1 - q[arm], q[arm]])
+        mean = weights @ means
+        variance = v * 0.25 / (v + 0.25) + weights @ (means - mean) ** 2
+        assert x @ after.mean[arm] == pytest.approx(mean)
+        assert ((after.root[arm].T @ x) ** 2).sum() == pytest.approx(variance)
+
+
+@pytest.mark.brief
+@pytest.mark.parametrize("logistic", [False, True])
+def test_a_weight_of_nothing_says_nothing_of_other_arms(logistic):
+    for reward in (0.0, 0.4, 1.0):
+        seen, after = exclusive(0.0, reward, logistic)
+        single = beliefs.observe(seen, np.int64(1), reward, 0.25, logistic)
+        np.testing.assert_array_equal(after.mean, single.mean)
+        np.testing.assert_array_equal(after.root, single.root)
+
+
+@pytest.mark.brief
+@pytest.mark.parametrize("logistic", [False, True])
+def test_a_failure_moves_the_others_towards_their_share(logistic):
+    """Logistic: the mode of w (y log p + (1 − y) log (1 − p)) and the prior, for the share y."""
+    seen, after = exclusive(0.5, 0.0, logistic)
+    expected = special.expit(seen.mean) if logistic else np.maximum(seen.mean, beliefs.LITTLE)
+    q = expected * (np.arange(4) != 1)
+    q /= q.sum()
+    for arm in (0, 2, 3):
+        v, m, y = seen.variance[arm], seen.mean[arm], q[arm]
+        mean = m + v / (v + 0.5) * (y - m)
+        if logistic:
+            mean = optimize.brentq(
+                lambda eta, m=m, v=v, y=y: eta - m - v / 2 * (y - special.expit(eta)), -20, 20
+            )
+        assert seen.features @ after.mean[arm] == pytest.approx(mean, abs=1e-9)
+
+
+@pytest.mark.brief
+@pytest.mark.parametrize("logistic", [False, True])
+def test_beliefs_about_exclusive_arms_stay_positive(logistic):
+    """Three arms, 20 features and 5000 rewards in single precision."""
+    rng, dims = np.random.default_rng(0), 20
+    x = rng.normal(size=(5000, dims)).astype(np.float32)
+    arms, rewards = rng.integers(3, size=5000), rng.integers(2, size=5000).astype(np.float32)
+
+    def step(state, row):
+        seen = beliefs.see(state, row[0])
+        return beliefs.observe_all(seen, row[1], row[2], np.float32(0.25), logistic, np.float32(0.5)), None
+
+    first = Belief.before(jnp.zeros(dims), jnp.ones(dims), 3)
+    state, _ = jax.jit(lambda rows: jax.lax.scan(step, first, rows))((x, arms, rewards))
+    roots = np.asarray(state.root, float)
+    assert np.isfinite(np.asarray(state.mean)).all()
+    for root in roots:
+        widths = linalg.eigvalsh(root @ root.T)
+        assert 0 < widths[0] <= widths[-1] < 1
+
+
+@pytest.mark.brief
+def test_hinges_are_always_the_same_and_have_their_variance():
+    """Policy files do not store them, so these numbers may never change."""
+    slopes, offsets = hinges.drawn(2, 3)
+    np.testing.assert_allclose(slopes[:, 0], [1.0184761, 0.5650746, 1.0782351], atol=1e-6)
+    np.testing.assert_allclose(offsets, [0.3878720, -0.0617913, -0.0421389], atol=1e-6)
+    x = np.random.default_rng(0).normal(size=(5, 4))
+    found = hinges.with_hinges(x, 20_000)
+    np.testing.assert_array_equal(found[:, :4], x)
+    variance = (found[:, 4:] ** 2).sum(1)
+    np.testing.assert_allclose(variance, (x**2).sum(1) / 4 + 0.25, rtol=0.1)
+    np.testing.assert_array_equal(hinges.with_hinges(x[2], 20_000), found[2])

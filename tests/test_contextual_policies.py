@@ -92,6 +92,8 @@ def one_of(table, u):
 ONE = Problem(Few(3, 2, THETAS, ARM_FEATURES), 3)
 DISJOINT = Problem(Few(2, 2, BY_ARM, VISITORS, True), 4)
 GROUPS = Problem(Few(2, 2, BY_ARM, np.eye(2), True), 4)
+OF_THREE = np.concatenate([BY_ARM, BY_ARM[:, :1] * [-1, 1]], 1)  # [3, K = 3, d]
+EXCLUSIVE = Problem(Few(3, 2, OF_THREE, VISITORS, True), 3)
 ROUNDS = ONE.replace(horizon=4, pulls_per_round=2)
 BELIEFS = {"within": 1.2, "sd": 0.4}
 
@@ -154,6 +156,12 @@ POLICIES = {
     "by arm": (CoSoftElim(a=0.7), DISJOINT),
     "by arm, full, difference": (CoSoftElim(shape="full", variance="difference", **BELIEFS), DISJOINT),
     "by arm, features of arms": (LinSoftElim(a=0.7, model="by-arm", **BELIEFS), ONE),
+    "hinges": (LinSoftElim(shape="diagonal", hinges=3, bend=0.8, **BELIEFS), ONE),
+    "exclusive": (CoSoftElim(a=0.7, exclusive=0.6, **BELIEFS), EXCLUSIVE),
+    "exclusive, logistic, hinges": (
+        DirectedSoftElim(link="logistic", model="by-arm", power=2.0, exclusive=0.6, hinges=3),
+        EXCLUSIVE,
+    ),
     "directed": (DirectedSoftElim(a=0.6, power=1.5, **BELIEFS), ONE),
     "directed, logistic, by arm": (DirectedSoftElim(link="logistic", model="by-arm", power=2.0), DISJOINT),
     "square-cb": (SquareCB(**BELIEFS), ONE),
@@ -339,6 +347,12 @@ def test_settings_are_checked():
         (LinEpsilonGreedy(epsilon=1.5), "epsilon of lin-epsilon-greedy"),
         (LinBoltzmann(temperature=-1.0), "temperature of lin-boltzmann"),
         (BeliefIndex(hidden=0), "hidden of belief-index"),
+        (LinSoftElim(hinges=-1), "hinges of lin-softelim"),
+        (LinSoftElim(bend=0.0), "bend of lin-softelim"),
+        (LinSoftElim(hinges=20_000), "hinges of lin-softelim"),
+        (CoSoftElim(exclusive=1.5), "exclusive of co-softelim"),
+        (LinSoftElim(exclusive=0.5), "use model=by-arm, not model=linear"),
+        (CoSoftElim(exclusive=0.5), "exclusive of co-softelim needs features of the visitor"),
     ):
         with pytest.raises(InputError, match=words):
             binding.check(policy, ONE)

@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from every_policy import ALL, CONTEXTUAL, DIMS, features, learned
+from every_policy import ALL, ARMS, CONTEXTUAL, DIMS, features, learned
 
 import gradband as gb
 from gradband.cli.main import main
@@ -91,6 +91,7 @@ def test_a_model_has_the_players_probabilities(name, tmp_path):
                 ("by-arm", "diagonal", "identity"),
             )
         ),
+        ("lin-softelim", {"shape": "full", "hinges": 3}),
         *(
             pytest.param(name, {"model": model}, marks=pytest.mark.slow)
             for name in CONTEXTUAL
@@ -110,6 +111,19 @@ def test_a_model_takes_the_features_of_arms(name, settings):
         np.testing.assert_allclose(p, player.probabilities(shown), rtol=0, atol=1e-4)
         arm = player.select(context=shown)
         x, reward = shown[arm], float(rng.random() < 0.3 + 0.1 * arm)
+        player.update(arm, reward)
+
+
+def test_a_model_takes_a_visitors_features():
+    given = learned("co-softelim", exclusive=0.5, hinges=3, link="logistic")
+    player, session = Player(given, seed=1), Session(as_onnx(given))
+    rng, x, arm, reward = np.random.default_rng(0), np.zeros(DIMS, np.float32), -1, 0.0
+    for t in range(30):
+        visitor = features(t, arms=1)[0]
+        p = session.step(arm, reward, x=x, features=np.tile(visitor, (ARMS, 1)))
+        np.testing.assert_allclose(p, player.probabilities(visitor), rtol=0, atol=1e-4)
+        arm = player.select(context=visitor)
+        x, reward = visitor, float(rng.random() < 0.3 + 0.1 * arm)
         player.update(arm, reward)
 
 

@@ -97,6 +97,30 @@ def test_an_arms_own_belief_learns_from_its_own_rewards():
         np.testing.assert_allclose(player.memory.state.mean[arm], solved(rows, rewards)[0], atol=1e-9)
 
 
+def shared(**settings):
+    return linear(model="by-arm", exclusive=0.5, hinges=2, **settings)
+
+
+def test_rewards_that_exclude_each_other_tell_of_all_arms(tmp_path):
+    """Late rewards too: a decision keeps the visitor's features, which are those of all arms."""
+    path, playable = tmp_path / "journal.jsonl", shared()
+    policy, state = playable.policy, playable.begin(0.5)
+    with Player(playable, seed=1, journal=path) as player:
+        for visitor in np.random.default_rng(2).integers(-64, 65, (10, 2, DIMS)) / 32:
+            arms = [player.select(context=x) for x in visitor]
+            for arm, x, reward in zip(arms[::-1], visitor[::-1], (1.0, 0.0), strict=True):
+                player.update(arm, reward)
+                seen = policy.see(playable.params, state, x)
+                state = policy.update(playable.params, seen, np.int64(arm), reward)
+        np.testing.assert_array_equal(player.memory.state.mean, state.mean)
+        np.testing.assert_array_equal(player.memory.state.root, state.root)
+        wanted = player.state()
+    with Player(playable, journal=path) as again:
+        assert again.state() == wanted
+    with pytest.raises(gb.InputError, match=r"must have the shape \[3\] .*, not \[4, 3\]"):
+        Player(playable).select(context=np.ones((ARMS, DIMS)))
+
+
 def test_features_are_given_by_name_or_number_or_in_order():
     player = Player(linear(), arms=["red", "blue", "green", "black"])
     x = next(contexts())
@@ -301,10 +325,12 @@ def test_a_late_reward_corrects_the_default_exactly():
     np.testing.assert_allclose(own.memory.state.mean[arm], solved(rows[:1], [2.0])[0], atol=1e-9)
 
 
-def test_a_logistic_belief_keeps_its_default_and_takes_rewards_of_0_to_1():
+@pytest.mark.parametrize("playable", [linear(link="logistic"), shared()], ids=["logistic", "exclusive"])
+def test_a_belief_that_cannot_be_corrected_keeps_its_default_and_takes_rewards_of_0_to_1(playable):
     now = [1000.0]
-    player = Player(linear(link="logistic"), seed=1, wait=60, clock=lambda: now[0])
-    arm = player.select(context=next(contexts()))
+    player = Player(playable, seed=1, wait=60, clock=lambda: now[0])
+    x = next(contexts())
+    arm = player.select(context=x[0] if playable.of_visitor else x)
     with pytest.raises(gb.InputError, match=r"in \[0, 1\]"):
         player.update(arm, 2.0)
     now[0] += 100

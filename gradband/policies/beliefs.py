@@ -16,6 +16,7 @@ from gradband.core.arrays import Array, namespace, nn, one_hot
 NODES = hermite_e.hermegauss(7)[0]  # for the moments of a logistic posterior
 LOG_WEIGHTS = np.log(hermite_e.hermegauss(7)[1]) + NODES**2 / 2
 SMALL = 1e-2  # variance up to which such a posterior is as good as normal
+LITTLE = 1e-2  # the least reward that is expected of an arm when another's is shared out
 STEPS = 10  # of Newton's method for a logistic posterior's mode, enough for variances up to 3000
 
 
@@ -127,6 +128,37 @@ def observe(seen: Seen, arm: Array, reward: Array, noise: Array | float, logisti
     if belief.root.ndim == 3:
         shift, shrink = pulled[:, None] * shift[None], pulled[:, None, None] * shrink[None]
     return Belief(belief.mean + shift, belief.root - shrink, belief.rewards + 1)
+
+
+def observe_all(
+    seen: Seen, arm: Array, reward: Array, noise: Array | float, logistic: bool, weight: Array | float
+) -> Belief:
+    """The belief after an arm's reward r where the rewards of all arms add up to 1, with one θ per arm.
+
+    Of the others' share 1 − r, an arm j is expected to have y = (1 − r) q, with q ∝ its expected reward.
+    That is observed as a reward of weight w, with noise σ² / w, in so far as it is known: its variance u =
+    (1 − r)² q (1 − q) is added back to what is left of v. With two arms and w = 1, both arms' rewards are
+    known. After logistic rewards the beliefs about the others are Laplace's.
+    """
+    xp, f, v = namespace(seen.mean), seen.spread, seen.variance
+    belief = observe(seen, arm, reward, noise, logistic)
+    others = ~one_hot(arm, seen.mean.shape[0])
+    expected = nn(seen.mean).sigmoid(seen.mean) if logistic else seen.mean
+    q = xp.where(others, xp.maximum(expected, np.float32(LITTLE)), 0)
+    q = q / xp.maximum(q.sum(), np.float32(LITTLE))
+    share, unsure = (1 - reward) * q, (1 - reward) ** 2 * q * (1 - q)
+    if logistic:
+        surprise, spread = _mode(seen.mean, weight * v, share)
+        surprise, known = weight * surprise, weight * xp.maximum(1 / spread - unsure, 0)
+        resolved = known / (1 + v * known)
+    else:
+        gain = weight / (weight * v + noise)
+        surprise, resolved = gain * (share - seen.mean), gain * xp.maximum(1 - gain * unsure, 0)
+    less = resolved / (1 + xp.sqrt(xp.maximum(1 - v * resolved, 0)))
+    along = (seen.belief.root * f[:, None, :]).sum(2)
+    shift = xp.where(others, surprise, 0)[:, None] * along
+    shrink = (xp.where(others, less, 0)[:, None] * along)[:, :, None] * f[:, None, :]
+    return belief._replace(mean=belief.mean + shift, root=belief.root - shrink)
 
 
 def correct(seen: Seen, arm: Array, change: Array | float, noise: Array | float) -> Belief:

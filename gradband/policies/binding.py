@@ -5,6 +5,7 @@ import dataclasses
 from gradband.core.errors import InputError
 from gradband.policies.base import Policy, Seeing
 from gradband.policies.by_group import ByGroup
+from gradband.policies.contextual import Contextual
 from gradband.problems import Problem
 
 
@@ -44,6 +45,11 @@ def _with_contexts(policy: Seeing, problem: Problem) -> Seeing:
     if isinstance(policy, ByGroup) and not prior.in_groups:
         raise InputError(
             f"{policy.name} needs contexts that say which group the visitor belongs to: a one among zeros"
+        )
+    if isinstance(policy, Contextual) and policy.exclusive and not prior.shares_context:
+        raise InputError(
+            f"exclusive of {policy.name} needs features of the visitor, but here each arm has its own: "
+            "with a reward, only those of the pulled arm are known"
         )
     if not (prior.shares_context or policy.takes_arms):
         raise InputError(f"{policy.name} needs features of the visitor, but here every arm has its own")

@@ -31,13 +31,13 @@ class LinSoftElim(Tuned):
 
     def specs(self) -> dict[str, Spec]:
         if self.shape == "full":
-            return {"a": Spec(), "matrix": Spec((self.dims, self.dims))}
-        return {"a": Spec((self.dims,) if self.shape == "diagonal" else ())}
+            return {"a": Spec(), "matrix": Spec((self.coordinates, self.coordinates))}
+        return {"a": Spec((self.coordinates,) if self.shape == "diagonal" else ())}
 
     def init(self, key: Array) -> Params:
         import jax.numpy as jnp
 
-        matrix = {"matrix": jnp.eye(self.dims)} if self.shape == "full" else {}
+        matrix = {"matrix": jnp.eye(self.coordinates)} if self.shape == "full" else {}
         return {"a": self.a * jnp.ones(self.specs()["a"].shape)} | matrix
 
     def log_probs(self, params: Params, state: Seen) -> Array:

@@ -26,7 +26,7 @@ class LinTS(Contextual):
         from gradband.core import prng
 
         if self.model == "linear":  # Sᵀx · z is the deviation xᵀS z
-            z = prng.normal_of(prng.uniforms(key, self.dims))
+            z = prng.normal_of(prng.uniforms(key, self.coordinates))
             return (state.mean + (state.spread * z[None]).sum(1)).argmax()
         sds = namespace(state.mean).sqrt(state.variance)
         return (state.mean + sds * prng.normal_of(prng.uniforms(key, self.arms))).argmax()

@@ -30,7 +30,7 @@ class LinVarianceDirected(Directed, Contextual):
         """Expected rewards [samples, K] from the posterior."""
         xp, rounds = namespace(seen.mean), seen.belief.rewards
         if self.model == "linear":
-            z = scattered(rounds, (self.samples, self.dims), seen.mean.dtype)
+            z = scattered(rounds, (self.samples, self.coordinates), seen.mean.dtype)
             drawn = seen.mean[None] + (z[:, None, :] * seen.spread[None]).sum(2)
         else:
             z = scattered(rounds, (self.samples, self.arms), seen.mean.dtype)

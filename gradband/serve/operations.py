@@ -225,8 +225,10 @@ def describe(test: LiveTest) -> Answer:
 
 def describe_context(test: LiveTest) -> Answer | None:
     """What a decision's context must have, if the policy takes one."""
-    played = test.player.playable
-    return {"features": played.dims, "visitor": played.by_arm} if played.dims else None
+    policy = test.player.playable.policy
+    if not isinstance(policy, Seeing):
+        return None
+    return {"features": policy.dims, "visitor": policy.takes_visitor}
 
 
 def describe_settings(spec: Answer) -> Answer:
