@@ -50,6 +50,9 @@ class Recipe:
     """of the policy, if it has them, such as the scale of its first weights"""
     survey: bool = False
     """whether ascent starts from the best of several values of θ, unless one is given"""
+    reach: float | None = None
+    """by how much parameters are moved (decades, if positive) for gradients by differences of regrets, in
+    place of the estimator's; for few parameters, each of which takes two rollouts"""
     choose: bool = False
     """whether the best of start, average and last is kept"""
     refine: bool = True
@@ -247,10 +250,15 @@ USUAL = {
     # Rollouts on the same contexts and noise are so alike that nothing has less variance for its price.
     "belief-index": dataclasses.replace(INDEX, estimator=Estimator("leave-one-out", returns="expected")),
     "pretrained-linear": dataclasses.replace(
-        INDEX,
-        iterations=100,
+        GRADBAND,
+        iterations=120,
+        instances=4096,
+        most=8_200_000,
         estimator=Estimator("leave-one-out", returns="expected"),
-        optimizer=partial(clipped_adam, rate=0.02, warm=0.1),
+        optimizer=partial(falling_adam, rate=0.015),
+        survey=False,
+        reach=0.04,
+        refine=False,
     ),
     # Its start is near the best of many problems. A survey of three parameters would take as long as
     # ascent, and points around its end, in a flat valley, ten times that.
