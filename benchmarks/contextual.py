@@ -29,14 +29,15 @@ LEARNED = (
     "square-cb",
     "lin-epsilon-greedy",
     "belief-index",
+    "pretrained-linear",
 )
-OTHERS = ("pretrained-linear", "lin-greedy", "lin-ts", "lin-bayes-ucb")
-"""play as they come"""
+AS_IT_COMES = " as it comes"
+OTHERS = ("pretrained-linear" + AS_IT_COMES, "lin-greedy", "lin-ts", "lin-bayes-ucb")
 TARGETS = {
     ("lin-softelim", "dpt-linear"): 3.5,
-    ("pretrained-linear", "dpt-linear"): 2.9,
+    ("pretrained-linear" + AS_IT_COMES, "dpt-linear"): 2.9,
     ("lin-softelim", "rvr-linear"): 36.0,
-    ("pretrained-linear", "rvr-linear"): 29.5,
+    ("pretrained-linear" + AS_IT_COMES, "rvr-linear"): 29.5,
     ("pretrained-linear", "lin-5"): 10.3,
 }
 
@@ -44,10 +45,10 @@ TARGETS = {
 def study(text, name, seed, instances):
     """One row: regret, the time that learning took, and the parameters if they are few."""
     problem, began = gb.problems.named(name), time.perf_counter()
-    kind, _, settings = text.partition(":")
+    kind, _, settings = text.removesuffix(AS_IT_COMES).partition(":")
     policy = with_settings(references.by_name(gb.policies.named(kind), problem), settings)
     row, found = {}, policy
-    if kind in gb.policies.TRAINED and kind not in OTHERS:
+    if kind in gb.policies.TRAINED and not text.endswith(AS_IT_COMES):
         found = gb.learn(policy, problem, seed=seed, progress=False)
         few = {n: np.asarray(leaf).tolist() for n, leaf in found.params.items() if np.size(leaf) <= 4}
         row = {"seconds": time.perf_counter() - began, "params": few}

@@ -242,7 +242,7 @@ class Chooser:
         part = self.trained_on // (SHARE_OF_SEVERAL if several else SHARE)
         count = min(MOST, max(LEAST, part)) // share
         if self.close:
-            count = min(MOST_IF_CLOSE, max(MOST, self.trained_on))
+            count = min(MOST_IF_CLOSE, max(LEAST, self.trained_on))
         key = prng.fold_in(prng.stream(self.key, "choice"), place)
         return Judge(self.policy, jax.device_put(self.problem), key, count, self.on, self.aim)
 
