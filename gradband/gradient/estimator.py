@@ -32,6 +32,7 @@ from gradband.problems import GivenProblem, Problem, as_problem
 FEW = 8  # parameters that are searched, drawn and shown one by one
 FORWARD = 16  # parameters up to which forward mode is used
 TRACED = 512  # parameters up to which their scores may be summed along rollouts
+MOST_TRACED = 2**24  # numbers of all instances' gradients
 RETURNS = ("realised", "expected", "priced")
 FOR_TAILS = ("none", "self", "leave-one-out")  # baselines of the gradient of a tail
 SHOWN = 10  # parameters in a table of an estimate
@@ -267,7 +268,8 @@ def gradient_job(
 ) -> blocks.BlockJob:
     """The gradient of a bound policy, for checked input, on the instances of this iteration."""
     count, rollouts = sum(leaf.size for leaf in jax.tree.leaves(params)), how.rollouts or 1
-    traced = FORWARD < count <= TRACED and _can_be_traced(policy, problem, how, controls)
+    traced = FORWARD < count <= TRACED and count * instances <= MOST_TRACED
+    traced = traced and _can_be_traced(policy, problem, how, controls)
     few = count <= FORWARD or traced
     light = few and controls.critic is None  # nothing is kept of a round
     kept = blocks.kept_block_size(rollouts, problem.rounds, instances)

@@ -50,9 +50,6 @@ class Recipe:
     """of the policy, if it has them, such as the scale of its first weights"""
     survey: bool = False
     """whether ascent starts from the best of several values of θ, unless one is given"""
-    reach: float | None = None
-    """by how much parameters are moved (decades, if positive) for gradients by differences of regrets, in
-    place of the estimator's; for few parameters, each of which takes two rollouts"""
     choose: bool = False
     """whether the best of start, average and last is kept"""
     refine: bool = True
@@ -66,6 +63,9 @@ class Recipe:
     guided_from: int | None = None
     """the number of arms from which Gittins indices are imitated first, where they exist, unless another
     policy is given; None for never"""
+    reach: float | None = None
+    """by how much parameters are moved (decades, if positive) for gradients by differences of regrets, in
+    place of the estimator's; for few parameters, each of which takes two rollouts"""
 
     def instances_for(self, problem: Problem) -> int:
         """m for a problem: `instances`, or a power of two of at least 64 that keeps m n K within `most`."""
@@ -252,10 +252,10 @@ USUAL = {
     "pretrained-linear": dataclasses.replace(
         GRADBAND,
         iterations=150,
-        instances=3000,
+        instances=4096,
         most=8_200_000,
         estimator=Estimator("leave-one-out", returns="expected"),
-        optimizer=partial(falling_adam, rate=0.02),
+        optimizer=partial(falling_adam, rate=0.01),
         survey=False,
         reach=0.04,
         refine=False,
