@@ -3,7 +3,7 @@
     python benchmarks/contextual.py                                       # all of it: hours
     python benchmarks/contextual.py --policy lin-softelim --problem dpt-linear --seeds 0 5
     python benchmarks/contextual.py --policy lin-softelim:variance=difference
-    python benchmarks/contextual.py --problem groups --policy by-group --as-they-come --instances 40000
+    python benchmarks/contextual.py --problem groups --policy "by-group as it comes" --instances 40000
     python benchmarks/contextual.py --summary                             # what is there so far
 
 Beliefs have the problem's prior. All policies are judged on the same fresh instances, 20 000 for each seed.
@@ -30,25 +30,26 @@ LEARNED = (
     "square-cb",
     "lin-epsilon-greedy",
     "belief-index",
+    "pretrained-linear",
 )
-OTHERS = ("pretrained-linear", "lin-greedy", "lin-ts", "lin-bayes-ucb")
-"""play as they come"""
+AS_IT_COMES = " as it comes"
+OTHERS = ("pretrained-linear" + AS_IT_COMES, "lin-greedy", "lin-ts", "lin-bayes-ucb")
 TARGETS = {
     ("lin-softelim", "dpt-linear"): 3.5,
-    ("pretrained-linear", "dpt-linear"): 2.9,
+    ("pretrained-linear" + AS_IT_COMES, "dpt-linear"): 2.9,
     ("lin-softelim", "rvr-linear"): 36.0,
-    ("pretrained-linear", "rvr-linear"): 29.5,
+    ("pretrained-linear" + AS_IT_COMES, "rvr-linear"): 29.5,
     ("pretrained-linear", "lin-5"): 10.3,
     ("by-group", "groups"): 8.828,
 }
 
 
-def study(text, name, seed, instances, learn):
+def study(text, name, seed, instances):
     """One row: regret, the time that learning took, and the parameters if they are few."""
     problem, began = gb.problems.named(name), time.perf_counter()
-    policy = parse_policy(text, problem)
+    policy = parse_policy(text.removesuffix(AS_IT_COMES), problem)
     row, found = {}, policy
-    if learn and policy.name in gb.policies.TRAINED and policy.name not in OTHERS:
+    if policy.name in gb.policies.TRAINED and not text.endswith(AS_IT_COMES):
         found = gb.learn(policy, problem, seed=seed, progress=False)
         few = {n: np.asarray(leaf).tolist() for n, leaf in found.params.items() if np.size(leaf) <= 4}
         row = {"seconds": time.perf_counter() - began, "params": few}
@@ -82,19 +83,17 @@ def main():
     parser.add_argument("--problem", nargs="*", default=PROBLEMS, help="names of problems with contexts")
     parser.add_argument("--policy", nargs="*", default=(*LEARNED, *OTHERS))
     parser.add_argument("--seeds", type=int, nargs=2, default=(0, 5), metavar=("FROM", "TO"))
-    parser.add_argument("--as-they-come", action="store_true", help="learn nothing")
     parser.add_argument("--instances", type=int, default=20_000)
     parser.add_argument("--out", type=Path, default=Path("runs/contextual.jsonl"))
     parser.add_argument("--summary", action="store_true", help="show what is there, and compute nothing")
     given = parser.parse_args()
     given.out.parent.mkdir(parents=True, exist_ok=True)
-    rows, learn = Rows(given.out), not given.as_they_come
+    rows = Rows(given.out)
     for seed in range(*given.seeds) if not given.summary else ():
         for policy in given.policy:
             for name in given.problem:
-                shown = policy if learn else f"{policy} as it comes"
-                what = f"{shown} / {name} / {seed} on {given.instances}"
-                rows.get(what, partial(study, policy, name, seed, given.instances, learn))
+                what = f"{policy} / {name} / {seed} on {given.instances}"
+                rows.get(what, partial(study, policy, name, seed, given.instances))
     show(rows)
 
 

@@ -32,6 +32,8 @@ class Round(NamedTuple):
     """realised reward of the best arm [1, B]"""
     best_mean: Array | None = None
     """mean reward of the best arm [1, B]"""
+    slope: Array | None = None
+    """the gradient of the pulled arm's log p [P, R, B], if requested"""
     log_probs: Array | None = None
     """log p of all arms [K, R, B]; None for policies without a density"""
     luck: Array | None = None

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.ad_checkpoint import checkpoint_name
+from jax.flatten_util import ravel_pytree
 
 from gradband.core import prng
 from gradband.core.arrays import one_hot, pick
@@ -47,6 +48,8 @@ class RolloutSpec:
     kept: bool = False
     """a gradient through the rollout stores the states of all rounds and what policies name `KEPT`, and
     recomputes the rest of a round"""
+    slopes: bool = False
+    """whether rounds have `slope`; the policy's states must not depend on its parameters"""
     look_ahead: bool = False
     """whether rounds have `after`, which costs two more updates"""
     reference: Policy | None = None
@@ -262,7 +265,9 @@ class _Rollout:
                 wish = chosen if wishes is None else jnp.exp(wishes)
             their_state = other.update(theirs, their_state, arm, rounded if other.binary else reward)
         log_prob = jnp.zeros(()) if log_probs is None else pick(log_probs, arm)
-        played = {"arm": arm, "log_prob": log_prob, "log_probs": log_probs, "reward": reward, "mean": mean}
+        slope = _slope(policy, params, state, t, self.temperature, arm) if self.spec.slopes else None
+        played = {"slope": slope}
+        played |= {"arm": arm, "log_prob": log_prob, "log_probs": log_probs, "reward": reward, "mean": mean}
         played |= {"after": seen_next, "luck": None if mean is None else observed - mean, "reference": wish}
         if prior.knows_means and not isinstance(prior.rewards, Bernoulli):  # tables were checked before
             off = jnp.maximum(off, jnp.abs(reward - jnp.clip(reward, self.least, self.most)))
@@ -373,6 +378,14 @@ def _pull_many(
 
 def _log_probs(policy: Policy, params: Params, state: Any, t: Array, temperature: Scalar | None) -> Array:
     return _tempered(policy.next_log_probs(params, state, t), temperature)
+
+
+def _slope(
+    policy: Policy, params: Params, state: Any, t: Array, temperature: Scalar | None, arm: Array
+) -> Array:
+    """The gradient [P] of the arm's log p."""
+    flat, unravel = ravel_pytree(params)
+    return jax.grad(lambda flat: pick(_log_probs(policy, unravel(flat), state, t, temperature), arm))(flat)
 
 
 def _tempered(log_probs: Array, temperature: Scalar | None) -> Array:

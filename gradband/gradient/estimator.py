@@ -24,11 +24,15 @@ from gradband.gradient.critic import Critic
 from gradband.gradient.objective import Objective, parse_objective
 from gradband.gradient.surrogate import Operands, SurrogateSpec, differentiate
 from gradband.policies import LSTM, Params, Policy, binding
+from gradband.policies.base import Counting
+from gradband.policies.contextual import Contextual
 from gradband.policies.given import Given, unpack
 from gradband.problems import GivenProblem, Problem, as_problem
 
 FEW = 8  # parameters that are searched, drawn and shown one by one
 FORWARD = 16  # parameters up to which forward mode is used
+TRACED = 512  # parameters up to which their scores may be summed along rollouts
+MOST_TRACED = 2**24  # numbers of all instances' gradients
 RETURNS = ("realised", "expected", "priced")
 FOR_TAILS = ("none", "self", "leave-one-out")  # baselines of the gradient of a tail
 SHOWN = 10  # parameters in a table of an estimate
@@ -263,7 +267,10 @@ def gradient_job(
     controls: Controls = PLAIN,
 ) -> blocks.BlockJob:
     """The gradient of a bound policy, for checked input, on the instances of this iteration."""
-    few, rollouts = sum(leaf.size for leaf in jax.tree.leaves(params)) <= FORWARD, how.rollouts or 1
+    count, rollouts = sum(leaf.size for leaf in jax.tree.leaves(params)), how.rollouts or 1
+    traced = FORWARD < count <= TRACED and count * instances <= MOST_TRACED
+    traced = traced and _can_be_traced(policy, problem, how, controls)
+    few = count <= FORWARD or traced
     light = few and controls.critic is None  # nothing is kept of a round
     kept = blocks.kept_block_size(rollouts, problem.rounds, instances)
     size = blocks.block_size(problem.arms) if light else kept
@@ -271,10 +278,19 @@ def gradient_job(
     many = np.uint32(iteration), np.int32(instances)
     operands = Operands(problem, params, key, *many, prices=table, **controls.operands())
     spec = SurrogateSpec(
-        policy.compiled(), how.rule, rollouts, how.returns, size, few, judge, how.aim.share
+        policy.compiled(), how.rule, rollouts, how.returns, size, few, judge, how.aim.share, traced
     )
     known = _compiled(spec, operands)
     return blocks.BlockJob(differentiate, (spec,), (operands,), instances, size, light, {}, known)
+
+
+def _can_be_traced(policy: Policy, problem: Problem, how: Estimator, controls: Controls) -> bool:
+    """Whether the gradient is Σ_s a_s ∇z_s with scores that each round has by itself."""
+    kind, own = type(policy), ("begin", "see", "update", "folded")
+    still = any(all(getattr(kind, n) is getattr(base, n) for n in own) for base in (Counting, Contextual))
+    plain = how.returns != "priced" and how.aim.share is None and policy.latents == 1
+    alone = problem.pulls_at_once == 1 and problem.delay is None and problem.guardrails is None
+    return still and plain and alone and controls.critic is None and controls.entropy is None
 
 
 def _compiled(spec: SurrogateSpec, given: Operands) -> blocks.Compiled | None:

@@ -37,17 +37,19 @@ class SurrogateSpec:
     returns: str
     size: int
     few: bool
-    """each instance has a gradient of its own, in forward mode"""
+    """each instance has a gradient of its own, in forward mode unless it is `traced`"""
     prices: Prices | RelaxedPrices | None = None
     """computes the prices of decisions, if returns are priced"""
     tail: float | None = None
     """α, if the gradient is that of minus E(R − τ)⁺ / α"""
+    traced: bool = False
+    """∇z_s is summed along the rollouts: for policies whose states do not depend on parameters"""
 
     @property
     def rollout(self) -> rollout.RolloutSpec:
         ahead, judge = self.baseline.looks_ahead, None if self.prices is None else type(self.prices).of
         kept = not self.few and not isinstance(self.policy, Again)
-        how = self.rollouts, kept, ahead, self.prices, judge
+        how = self.rollouts, kept, self.traced, ahead, self.prices, judge
         return rollout.RolloutSpec(self.policy, self.size, *how)
 
 
@@ -98,6 +100,9 @@ def differentiate(spec: SurrogateSpec, given: Operands, block: Array) -> tuple[A
         value, seen = surrogate(flat)
         return jnp.where(counted, value, 0).sum(), seen
 
+    if spec.traced:
+        slopes, seen = surrogate(flat)
+        return slopes, *seen
     if not spec.few:
         gradient, seen = jax.grad(total, has_aux=True)(flat)
         return gradient, *seen
@@ -114,6 +119,8 @@ def kind_of(spec: SurrogateSpec, given: Operands) -> "type[Running]":
         return Priced
     if spec.tail is not None:
         return Tail
+    if spec.traced:
+        return Traced
     return Running if given.weights is None else Recorded
 
 
@@ -178,6 +185,30 @@ class Running:
     ) -> tuple[Array, Array | None]:
         """The surrogate [R, B] once all rounds are played, with what comes afterwards, and the moments."""
         return (total if ending is None else total + ending * score), None
+
+
+class Traced(Running):
+    """Its gradient Σ_s a_s ∇z_s [P, B], which takes no second pass: each round has ∇log p_t [P, R, B]."""
+
+    def start(self, score: Array) -> tuple[Array, Array, Regret]:
+        count = sum(leaf.size for leaf in jax.tree.leaves(self.given.params))
+        zeros = jnp.zeros((count, *score.shape), score.dtype)
+        return zeros, zeros, Regret.zero(self.given.problem, jnp.zeros_like(score))
+
+    def add(self, score: Array, total: Array, round: Round) -> tuple[Array, Array]:
+        assert round.slope is not None
+        score = score + round.slope
+        total = total + self.centred(round)[None] * score
+        ahead = self.spec.baseline.ahead(round)
+        return score, total if ahead is None else total - ahead[None] * round.slope
+
+    def finish(
+        self, score: Array, total: Array, ending: Array | None, recorded: Any, counted: Array
+    ) -> tuple[Array, Array | None]:
+        return (total if ending is None else total + ending[None] * score), None
+
+    def outcome(self, score: Array, total: Array, regret: Array, moments: Array | None) -> Seen:
+        return total.mean(1), (regret.mean(0), moments)
 
 
 class Priced(Running):

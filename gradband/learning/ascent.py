@@ -55,6 +55,21 @@ class Steps:
 
         return map_by_path(shift, params)
 
+    def moved(self, params: Params, way: np.ndarray) -> Params:
+        """The parameters moved by offsets [P] on their scale, in the order of leaves, within bounds."""
+        lower, upper = self.policy.bounds()
+        begin = 0
+
+        def move(name: str, leaf: Any) -> np.ndarray:
+            nonlocal begin
+            value = np.asarray(leaf, np.float64)
+            own = way[begin : begin + value.size].reshape(value.shape)
+            begin += value.size
+            there = value * 10**own if self._log(name) else value + own
+            return np.clip(there, lower[name], upper[name]).astype(np.float32)
+
+        return map_by_path(move, params)
+
     def mean(self, history: list[np.ndarray], like: Params) -> Params:
         """The mean of flat parameters [P], on the scale of the steps."""
         log = flattened(map_by_path(lambda name, leaf: np.full(np.shape(leaf), self._log(name)), like))

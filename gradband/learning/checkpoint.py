@@ -19,7 +19,7 @@ from gradband.core.pytrees import flattened
 from gradband.core.statistics import Mean
 from gradband.engine import processes
 from gradband.gradient.critic import Critic
-from gradband.gradient.estimator import FEW, Estimate
+from gradband.gradient.estimator import FORWARD, Estimate
 from gradband.learning import interruption
 from gradband.learning.ascent import Steps
 from gradband.policies import Params
@@ -134,7 +134,7 @@ class TrainingState:
             self.critic = self.critic.after(est.moments)
         flat = flattened(self.params)
         regret = Mean.of(est.regrets)
-        few = flat if flat.size <= FEW else flat[:0]  # a network has too many weights to keep
+        few = flat if flat.size <= FORWARD else flat[:0]  # a network has too many weights to keep
         norm = est.norm
         seen = (horizon, norm, regret.mean, regret.se, few)
         for name, value in zip(self.history, seen, strict=True):
@@ -183,7 +183,7 @@ class TrainingState:
         found = {name: np.asarray(self.history[name], np.float32) for name in HISTORY}
         kept = np.asarray(self.history["params"], np.float32)
         count = flattened(self.params).size
-        return found | {"params": kept.reshape(len(found["regret"]), count if count <= FEW else 0)}
+        return found | {"params": kept.reshape(len(found["regret"]), count if count <= FORWARD else 0)}
 
     def close(self) -> None:
         """Waits until the last checkpoint is on disk."""

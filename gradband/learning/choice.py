@@ -43,6 +43,7 @@ FURTHEST = 1.5  # how far from the point the vertex of a parabola may be, in uni
 ROUNDS = 6  # of points around the minimum of a quadratic
 RISE = 5.0  # standard errors by which regrets should rise to each side of a minimum
 LEAST, MOST = 1000, 20_000  # limits for the instances of a choice, a part of those in training
+MOST_IF_CLOSE = 200_000  # if what was learned may be better by less than a percent
 CLEAR = 2.0  # standard errors by which a network must be better than where learning started
 MEAN = Objective()
 SHARE, SHARE_OF_SEVERAL = 20, 2  # several parameters have costlier gradients and flatter valleys
@@ -232,12 +233,16 @@ class Chooser:
     on: blocks.Workers
     trained_on: int
     aim: Objective = MEAN
+    close: bool = False
+    """whether learning improves a good start a little: more instances choose, and the least regret wins"""
 
     def judge(self, place: int, share: int = 1) -> Judge:
         """A judge on this set of instances, or on the first 1/`share` of it."""
         several = 1 < sum(leaf.size for leaf in self.policy.shapes().values()) <= FEW
         part = self.trained_on // (SHARE_OF_SEVERAL if several else SHARE)
         count = min(MOST, max(LEAST, part)) // share
+        if self.close:
+            count = min(MOST_IF_CLOSE, max(LEAST, self.trained_on))
         key = prng.fold_in(prng.stream(self.key, "choice"), place)
         return Judge(self.policy, jax.device_put(self.problem), key, count, self.on, self.aim)
 
@@ -250,13 +255,13 @@ class Chooser:
         """The best of where learning started, where it ended and what is nearby, and how it was chosen."""
         judge, few = self.judge(2), flattened(state.params).size <= FEW
         entries = begun | {"stage": state.stage_start, "last": state.params}
-        if few:
+        if few or self.close:
             count = state.iteration // 2
             entries["average"] = self.steps.mean(state.history["params"][-count:], state.params)
         found = {name: judge.regret(params) for name, params in entries.items()}
         chosen = min(found, key=lambda name: found[name])
         params = entries[chosen]
-        if not few and chosen not in begun:
+        if not few and not self.close and chosen not in begun:
             # A network may begin well, and few instances do not tell a little worse from a little better.
             first = min(begun, key=lambda name: found[name])
             if not judge.is_clearly_better(params, begun[first]):

@@ -18,7 +18,7 @@ from gradband.engine import blocks
 from gradband.gradient.baselines import Baseline
 from gradband.gradient.estimator import FEW, Estimator, as_estimator
 from gradband.gradient.objective import Objective
-from gradband.learning import recipes, stages
+from gradband.learning import differences, recipes, stages
 from gradband.learning.ascent import PLAIN, SCALES, Steps
 from gradband.learning.checkpoint import Step
 from gradband.learning.choice import Chooser
@@ -118,13 +118,15 @@ class Plan:
     aim: Objective
     settings: dict[str, Any]  # a checkpoint must have the same
     about: dict[str, Any]  # problem, training, seed and versions, as in a policy file
+    differs: bool = False  # whether gradients are differences of regrets
 
     @property
     def chooser(self) -> Chooser:
         """Chooses where to start and what to keep."""
         steps = Steps(self.policy.compiled(), PLAIN, self.scale)
         trained_on = self.stages[-1].iterations * self.stages[-1].instances
-        return Chooser(self.problem, self.policy, steps, self.key, self.on, trained_on, self.aim)
+        where = self.key, self.on
+        return Chooser(self.problem, self.policy, steps, *where, trained_on, self.aim, self.differs)
 
     def steps(self, stage: Stage) -> Steps:
         """The steps of a stage."""
@@ -163,13 +165,17 @@ def make_plan(policy: Policy, problem: Problem, wishes: Wishes, session: Session
     bound = [binding.check(policy, problem.replace(horizon=n)) for n in (*curriculum, problem.horizon)]
     on = blocks.workers(**session.where)
     start = bound[0].init(prng.stream(key, "init")) if given is None else bound[0].as_params(given)
-    todo = [stages.ascent(problem, staged, main, how, size, on) for staged in bound]
+    temperature, scale = wishes.temperature or main.temperature, wishes.scale or usual.scale
+    given_how = (wishes.estimator, temperature, how.aim.share)
+    if differs := main.reach is not None and given_how == (None, None, None):
+        todo = [differences.ascent(problem, staged, main, size, on, scale) for staged in bound]
+    else:
+        todo = [stages.ascent(problem, staged, main, how, size, on) for staged in bound]
     if imitate is not None:
         warm = usual.imitating or usual
         warm_size = wishes.size(warm, problem)
         todo.insert(0, stages.agreement(problem, bound[-1], warm, imitate, warm_size, on))
     reference = imitate.policy if isinstance(imitate, WithParams) else imitate
-    temperature, scale = wishes.temperature or main.temperature, wishes.scale or usual.scale
     optimizer_name, optimizer = wishes.optimiser()
     usual_name = "given" if optimizer is not None else getattr(main.optimizer, "words", "usual")
     training = {
@@ -191,11 +197,12 @@ def make_plan(policy: Policy, problem: Problem, wishes: Wishes, session: Session
         "bits": prng.BITS,
     } | ({} if how.aim.share is None else {"objective": str(how.aim)})
     training |= {} if usual.certify is None else {"certify": usual.certify}
+    training |= {"reach": main.reach} if differs else {}
     about = describe_run(problem, training, session.seed)
     settings = _settings(about, policy, start)
     ascent = optimizer, scale, temperature
     before = problem, bound[-1], usual, tuple(todo), start, survey
-    return Plan(*before, *ascent, key, on, how.aim, settings, about)
+    return Plan(*before, *ascent, key, on, how.aim, settings, about, differs)
 
 
 def _estimator(recipe: Recipe, objective: str, problem: Problem, wishes: Wishes) -> Estimator:

@@ -179,6 +179,7 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
     "entropy": _one_of({"none": None, "fading": recipes.fading_entropy}),
     "curriculum": _curriculum,
     "survey": flag,
+    "reach": positive,
     "choose": flag,
     "refine": flag,
     "guided_from": whole,

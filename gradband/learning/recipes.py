@@ -63,6 +63,9 @@ class Recipe:
     guided_from: int | None = None
     """the number of arms from which Gittins indices are imitated first, where they exist, unless another
     policy is given; None for never"""
+    reach: float | None = None
+    """by how much parameters are moved (decades, if positive) for gradients by differences of regrets, in
+    place of the estimator's; for few parameters, each of which takes two rollouts"""
 
     def instances_for(self, problem: Problem) -> int:
         """m for a problem: `instances`, or a power of two of at least 64 that keeps m n K within `most`."""
@@ -248,10 +251,15 @@ USUAL = {
     # Rollouts on the same contexts and noise are so alike that nothing has less variance for its price.
     "belief-index": dataclasses.replace(INDEX, estimator=Estimator("leave-one-out", returns="expected")),
     "pretrained-linear": dataclasses.replace(
-        INDEX,
-        iterations=100,
+        GRADBAND,
+        iterations=150,
+        instances=4096,
+        most=8_200_000,
         estimator=Estimator("leave-one-out", returns="expected"),
-        optimizer=partial(clipped_adam, rate=0.02, warm=0.1),
+        optimizer=partial(falling_adam, rate=0.01),
+        survey=False,
+        reach=0.04,
+        refine=False,
     ),
     # Its start is near the best of many problems. A survey of three parameters would take as long as
     # ascent, and points around its end, in a flat valley, ten times that.
