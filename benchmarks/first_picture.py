@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from cards import card, error_bar, line, text, titles
 
 DOCS = Path(__file__).parents[1] / "docs"
 NUMBERS, PICTURE = DOCS / "first.toml", DOCS / "first.svg"
@@ -32,17 +33,6 @@ LEARNED = {"softelim": "SoftElim", "kl-softelim": "KL-SoftElim", "lstm": "LSTM",
 PROBLEM, INSTANCES = "uniform-2", 100_000
 WIDTH, HEIGHT, TOP, ROW = 940, 316, 96, 38
 HALVES, NAMES, PLOT = (24, 498), (176, 150), 150  # where the halves begin; room for names and bars
-STYLE = """
-.card { fill: #ffffff; stroke: #d5d8dd; } .ink { fill: #1b1e23; } .soft { fill: #5a6069; }
-.ours { fill: #2f6db5; } .theirs { fill: #8b929c; } .error { stroke: #1b1e23; stroke-width: 1.6; }
-.goal { stroke: #0a6b45; stroke-width: 2.5; } .best { fill: #0a6b45; }
-text { font: 14px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
-.title { font-size: 16px; font-weight: 600; } .small { font-size: 12.5px; }
-@media (prefers-color-scheme: dark) {
-.card { fill: #15171b; stroke: #3a3f47; } .ink { fill: #e6e8eb; } .soft { fill: #a5abb4; }
-.ours { fill: #5a97dd; } .theirs { fill: #777e88; } .error { stroke: #e6e8eb; }
-.goal { stroke: #58c896; } .best { fill: #58c896; } }
-"""
 
 
 def measure_gains(data: Path, out: Path, seed: int) -> dict[str, Any]:
@@ -105,25 +95,25 @@ def error_of(values: np.ndarray) -> dict[str, float]:
     return {"mean": round(float(values.mean()), 4), "se": round(float(se), 4)}
 
 
+def read(path: Path) -> dict[str, Any]:
+    return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
 def draw(numbers: dict[str, Any]) -> str:
     """The picture as SVG. It has its own background, light or dark, so that any page may show it."""
     gains, regrets = numbers["gains"], numbers["regrets"]
     told = [f"{row['mean']:.2f} ± {row['se']:.2f} more clicks than {row['over']}" for row in gains["gain"]]
     told += [f"regret of {row['words']} {row['mean']:.3f} ± {row['se']:.3f}" for row in regrets["row"]]
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" '
-        f'height="{HEIGHT}" role="img" aria-label="{"; ".join(told)}"><style>{STYLE}</style>'
-        f'<rect class="card" x=".5" y=".5" width="{WIDTH - 1}" height="{HEIGHT - 1}" rx="8"/>'
-        f"{_gains(gains)}{_regrets(regrets)}</svg>\n"
-    )
+    return card((WIDTH, HEIGHT), told, _gains(gains) + _regrets(regrets))
 
 
 def _gains(found: dict[str, Any]) -> str:
     """Extra successes per thousand pulls over each rival, and in percent."""
     rows, start = found["gain"], HALVES[0] + NAMES[0]
     scale = PLOT / max(row["mean"] + 2 * row["se"] for row in rows)
-    drawn = _titles(
+    drawn = titles(
         HALVES[0],
+        34,
         "Real headline tests: extra clicks per 1000 visitors",
         f"learned from past tests, played on {found['tests']} others that it never saw;",
         f"{found['arms']} headlines, {found['visitors']} visitors, ± 2 standard errors",
@@ -131,7 +121,7 @@ def _gains(found: dict[str, Any]) -> str:
     for place, row in enumerate(rows):
         number = f"+{row['mean']:.2f} ({row['percent']:+.1f} %)"
         drawn += _bar(place, (start, scale), f"over {row['over']}", number, row, "ours")
-    return drawn + _line("error", start, TOP, start, TOP + ROW * len(rows))
+    return drawn + line("error", start, TOP, start, TOP + ROW * len(rows))
 
 
 def _regrets(found: dict[str, Any]) -> str:
@@ -139,8 +129,9 @@ def _regrets(found: dict[str, Any]) -> str:
     rows, best, start = found["row"], found["optimum"], HALVES[1] + NAMES[1]
     first = next(row["mean"] for row in rows if row["name"] == "ts")
     scale = PLOT / max(row["mean"] + 2 * row["se"] - best for row in rows)
-    drawn = _titles(
+    drawn = titles(
         HALVES[1],
+        34,
         "How near to the exact optimum?",
         f"Bayes regret, {found['arms']} arms with uniform means, {found['rounds']} rounds;",
         f"{found['instances'] // 1000} 000 instances, ± 2 standard errors",
@@ -154,16 +145,8 @@ def _regrets(found: dict[str, Any]) -> str:
     bottom = TOP + ROW * len(rows)
     words = f"optimum {best:.2f}"
     return (
-        drawn
-        + _line("goal", start, TOP - 4, start, bottom)
-        + _text(start, bottom + 15, words, "best small")
+        drawn + line("goal", start, TOP - 4, start, bottom) + text(start, bottom + 15, words, "best small")
     )
-
-
-def _titles(x: float, *lines: str) -> str:
-    kinds = ("ink title", "soft small", "soft small")
-    places = (34, 56, 74)
-    return "".join(_text(x, y, line, kind) for y, line, kind in zip(places, lines, kinds, strict=True))
 
 
 def _bar(
@@ -174,21 +157,12 @@ def _bar(
     end, reach = start + scale * value["mean"], 2 * scale * value["se"]
     low = max(end - reach, start)
     return (
-        _text(start - 10, middle + 5, name, "ink", "end")
+        text(start - 10, middle + 5, name, "ink", "end")
         + f'<rect class="{kind}" x="{start:.1f}" y="{middle - 10:.1f}" height="20" '
         f'width="{end - start:.1f}"/>'
-        + _line("error", low, middle, end + reach, middle)
-        + "".join(_line("error", x, middle - 4, x, middle + 4) for x in (low, end + reach))
-        + _text(end + reach + 8, middle + 5, number, "ink small")
+        + error_bar(low, end + reach, middle)
+        + text(end + reach + 8, middle + 5, number, "ink small")
     )
-
-
-def _text(x: float, y: float, words: str, kind: str, anchor: str = "start") -> str:
-    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{words}</text>'
-
-
-def _line(kind: str, x1: float, y1: float, x2: float, y2: float) -> str:
-    return f'<line class="{kind}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
 
 
 def main() -> None:
@@ -209,7 +183,7 @@ def main() -> None:
             "regrets": measure_regrets(given.out, given.seed),
         }
         NUMBERS.write_text(f"# Measured by benchmarks/first_picture.py\n{toml(found)}\n", encoding="utf-8")
-    PICTURE.write_text(draw(tomllib.loads(NUMBERS.read_text(encoding="utf-8"))), encoding="utf-8")
+    PICTURE.write_text(draw(read(NUMBERS)), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -47,17 +47,21 @@ def entry_of(text, problem):
     return suited(gb.policies.named(text), problem)
 
 
+def played(text, kind, d, k):
+    """The regrets of instances that are the same for all policies, fewer for V-IDS."""
+    problem, instances = KINDS[kind](d, k), (V_IDS if text == "lin-v-ids" else INSTANCES)[k > MANY]
+    entry = entry_of(text, problem)
+    table = gb.evaluate({"it": entry}, problem, instances=instances, seed=JUDGED_BY, progress=False)
+    return table["it"].regrets
+
+
 def regrets_of(text, kind, d, k, out):
     """The regrets of the first instances, from the file if they are there."""
     path = out / f"{text.replace('/', '_')} {kind} {d} {k}.npy"
     if not path.exists():
-        problem, began = KINDS[kind](d, k), time.perf_counter()
-        instances = (V_IDS if text == "lin-v-ids" else INSTANCES)[k > MANY]
-        found = gb.evaluate(
-            {"it": entry_of(text, problem)}, problem, instances=instances, seed=JUDGED_BY, progress=False
-        )["it"]
-        np.save(path, found.regrets)
-        print(f"{path.stem}: {found.regret}, {time.perf_counter() - began:.0f} s", flush=True)
+        began = time.perf_counter()
+        np.save(path, played(text, kind, d, k))
+        print(f"{path.stem}: {Mean.of(np.load(path))}, {time.perf_counter() - began:.0f} s", flush=True)
     return np.load(path)
 
 

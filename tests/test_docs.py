@@ -1,14 +1,13 @@
 """What the documentation shows runs."""
 
 import contextlib
-import importlib.util
+import importlib
 import io
 import json
 import os
 import re
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -159,10 +158,10 @@ def test_the_draft_cites_what_its_bibliography_has():
     assert set(cited) == set(keys)
 
 
-def test_the_picture_in_the_readme_shows_the_numbers_that_the_docs_keep():
-    """It is what `benchmarks/first_picture.py draw` makes of them."""
-    spec = importlib.util.spec_from_file_location("first_picture", ROOT / "benchmarks/first_picture.py")
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    numbers = tomllib.loads(script.NUMBERS.read_text(encoding="utf-8"))
-    assert script.draw(numbers) == script.PICTURE.read_text(encoding="utf-8")
+@pytest.mark.brief
+@pytest.mark.parametrize("name", ["first_picture", "contexts_picture"])
+def test_pictures_show_the_numbers_that_the_docs_keep(name, monkeypatch):
+    """They are what `draw` makes of them."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    script = importlib.import_module(name)
+    assert script.draw(script.read(script.NUMBERS)) == script.PICTURE.read_text(encoding="utf-8")
