@@ -163,6 +163,17 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     assert gb.problems.load(str(tmp_path / "out" / "fitted.toml")).prior.dims == 3
 
 
+def test_repeated_arms_may_be_kinds_of_visitors():
+    """Without `context`, fit says that other columns may be features; replay does not take them."""
+    rows = past(by_arm=True, experiments=4)
+    with pytest.raises(InputError, match=r"earlier row.*features \(age, device\).*\(--context\)$"):
+        gb.fit(rows)
+    with pytest.raises(InputError, match=r"earlier row.*\(--drop-bad\)$"):
+        gb.replay(rows, "ts")
+    with pytest.raises(InputError, match=r"earlier row.*\(--drop-bad\)$"):
+        gb.fit({name: values for name, values in rows.items() if name not in CONTEXT})
+
+
 @pytest.mark.parametrize(
     ("changes", "how", "words"),
     [

@@ -119,6 +119,7 @@ class Rows:
         self.experiment, self.names = self._names(frame, columns.experiment)
         self.arm, self.labels = self._names(frame, columns.arm)
         self.notes: tuple[str, ...] = ()
+        self.repeated = False  # whether several rows of an arm should have been one
         self.variances: np.ndarray | None = None
         self.buyers: np.ndarray | None = None
         self._take(frame, columns, counts, add_up)
@@ -148,14 +149,16 @@ class Rows:
         else:
             self._mark(f"no {columns.pulls}", self.pulls == 0)
             both = f"{columns.experiment} and {columns.arm}"
-            self._mark(f"the {both} of an earlier row, which add_up (--sum) adds up", self._repeated())
+            what = f"the {both} of an earlier row, which add_up (--sum) adds up"
+            self.repeated = self._mark(what, self._repeated())
 
-    def _mark(self, what: str, bad: np.ndarray) -> None:
-        """Marks rows as invalid, unless they already are."""
+    def _mark(self, what: str, bad: np.ndarray) -> bool:
+        """Marks rows as invalid, unless they already are; returns whether there were any."""
         bad = bad & self.good
-        if bad.any():
+        if found := bool(bad.any()):
             self.faults.append(self._listed(np.flatnonzero(bad), what))
             self.good &= ~bad
+        return found
 
     def _listed(self, found: np.ndarray, what: str) -> str:
         """How many rows have something, and which."""

@@ -285,7 +285,7 @@ def _only(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
 def _read(data: Any, how: RowSettings, any_size: bool) -> Experiments:
     """Past experiments, as the settings say."""
     choices = (how.get("arms_matter", False), how.get("drop_bad", False), how.get("add_up", False))
-    return past.read(data, Columns(**_only(Columns, how)), *choices, any_size)
+    return past.read(data, Columns(**_only(Columns, how)), *choices, any_size, with_context=True)
 
 
 def _measured(data: Any, how: RowSettings, test: Design) -> tuple[Delay, str] | None:

@@ -99,6 +99,7 @@ def read(
     drop: bool = False,
     add_up: bool = False,
     any_size: bool = False,
+    with_context: bool = False,
 ) -> Experiments:
     """Past experiments from a file or any table that `frames.find` knows.
 
@@ -107,7 +108,8 @@ def read(
     first row below the header is 1), or are skipped with `drop`. Several rows of one experiment and arm are
     an error, or are added up with `add_up`. Experiments with a single arm say nothing about differences
     and are skipped. With `any_size`, rewards of single pulls may be outside [0, 1]; without it, they are
-    taken as such only if that is clearly no mistake.
+    taken as such only if that is clearly no mistake. Errors mention that columns may be features if the
+    caller takes them `with_context`.
     """
     source = frames.find(data, dataclasses.astuple(columns.with_moments()))
     table = rows_of(source, columns, add_up, any_size)
@@ -116,6 +118,8 @@ def read(
         words = "; ".join(table.faults)
         if not drop:
             hint = "Fix them, or skip these rows with drop_bad (--drop-bad)"
+            if with_context and table.repeated:
+                hint += _about_features(source, columns)
             raise InputError(f"{source.name} has errors: {words}. {hint}")
         notes.append(f"left out: {words}")
     found, alone = _grouped(table, arms_matter)
@@ -133,6 +137,16 @@ def read(
         what = "failure" if found.successes.any() else "success"
         raise InputError(f"{source.name} has no {what} at all: there is nothing to learn from")
     return dataclasses.replace(found, notes=tuple(notes))
+
+
+def _about_features(source: frames.Table, columns: Columns) -> str:
+    """What to do if rows of an arm are repeated because visitors have features, if there are any."""
+    used = dataclasses.astuple(columns.with_moments())
+    others = [name[:40] for name in source.columns if name not in used]
+    if not others:
+        return ""
+    shown = ", ".join(others[: frames.SHOWN]) + (", …" if len(others) > frames.SHOWN else "")
+    return f". If other columns are features ({shown}), name them with context (--context)"
 
 
 def _variances(table: Rows, place: np.ndarray, pulls: np.ndarray, sums: np.ndarray) -> np.ndarray:
