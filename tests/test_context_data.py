@@ -104,9 +104,11 @@ def test_wrong_arguments_are_refused():
         ((x[:, :0], [0] * 300), "features must be an array"),
         ((columns(), "colour"), "unknown column 'colour'"),
         ((columns(), None), "label must be the name of a column"),
+        (((x, np.arange(300)),), "rows with labels must be an array .* with the labels as the next"),
     ):
-        with pytest.raises(InputError, match=words):
+        with pytest.raises(InputError, match=words) as told:
             classification(*given)
+        assert "\n" not in str(told.value)
     with pytest.raises(InputError, match="no gaps"):
         Classification(x, np.arange(300) % 2 * 2)
     with pytest.raises(InputError, match="one per row, not 3"):

@@ -169,6 +169,8 @@ def finite(means="[[0.1, 0.2]]", more="", rewards="bernoulli"):
         ("", "'horizon' is missing"),
         ("horizon = 5", "'prior' is missing"),
         ("horizon = 5\n[prior]\nkind = 'beta'", "'prior.arms' is missing"),
+        ("horizon = 5\n[prior]\nkind = 'linear'\narms = 3", "'prior.dims' is missing"),
+        ("horizon = 5\n[prior]\nkind = 'linear-by-arm'\narms = 3", "'prior.dims' is missing"),
         ("horizon = 5\n[prior]\nkind = 'finite'", "'prior.means' is missing"),
         ("horizon = 5\n[prior]\nkind = 'table'", "'prior.file' is missing"),
         ("horizon = 5\n[prior]\narms = 2", "prior.kind"),

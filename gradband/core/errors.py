@@ -49,6 +49,7 @@ def shown(value: Any) -> str:
         text = "a huge number"
     except RecursionError:
         text = "something deeply nested"
+    text = " ".join(line.strip() for line in text.splitlines())
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 

@@ -38,10 +38,12 @@ class Table:
     take: Callable[[list[str]], "polars.DataFrame"]
 
 
-def find(data: Any, likely: tuple[str, ...] = ()) -> Table:
+def find(
+    data: Any, likely: tuple[str, ...] = (), what: str = f"past experiments must be {ALLOWED}"
+) -> Table:
     """The table that is given, in any of the forms `ALLOWED`.
 
-    Columns that are `likely` to be there help to find a CSV's separator.
+    Columns that are `likely` to be there help to find a CSV's separator. Errors say `what` is allowed.
     """
     try:
         import polars
@@ -57,7 +59,7 @@ def find(data: Any, likely: tuple[str, ...] = ()) -> Table:
         return _of_arrays(data)
     if isinstance(data, polars.DataFrame):
         return _of_polars("the table", data)
-    return _of_frame(data)
+    return _of_frame(data, what)
 
 
 def _from_file(path: Path, likely: tuple[str, ...]) -> "polars.DataFrame":
@@ -116,7 +118,7 @@ def _plain_values(name: str, values: Any) -> Any:
     return np.ascontiguousarray(values.astype(values.dtype.newbyteorder("="), copy=False))
 
 
-def _of_frame(data: Any) -> Table:
+def _of_frame(data: Any, what: str) -> Table:
     """A data frame or relation that narwhals knows, read lazily where that is possible."""
     try:
         import narwhals
@@ -128,7 +130,7 @@ def _of_frame(data: Any) -> Table:
     except narwhals.exceptions.DuplicateError as error:
         raise InputError(f"the table has several columns of the same name: {_in_line(error)}") from None
     except TypeError:
-        raise InputError(f"past experiments must be {ALLOWED}, not {shown(data)}") from None
+        raise InputError(f"{what}, not {shown(data)}") from None
 
     def take(names: list[str]) -> "polars.DataFrame":
         import polars

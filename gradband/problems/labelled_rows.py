@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
 MOST_CLASSES = 200
 MOST_FEATURES = 1000
+ALLOWED = (
+    "rows with labels must be an array [N, d] of features with the labels as the next argument, or "
+    f"{frames.ALLOWED}"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +42,7 @@ def read(data: Any, label: Any, columns: Any = ()) -> LabelledRows:
         data, label = _of_array(data, label)
     if not isinstance(label, str):
         raise InputError(f"label must be the name of a column, not {shown(label)}")
-    table = frames.find(data, (label,))
+    table = frames.find(data, (label,), ALLOWED)
     if label not in table.columns:
         raise unknown("column", label, table.columns)
     wanted = _wanted(columns, table.columns, label)

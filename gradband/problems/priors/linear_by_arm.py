@@ -40,7 +40,7 @@ class LinearByArm(Prior):
 
     kind: ClassVar[str] = "linear-by-arm"
     arms: int
-    dims: int
+    dims: int = dataclasses.field()  # without the 0 of priors that have no contexts
     mean: Any = 0.0
     within: Any = 1.0
     theta: str = "normal"
