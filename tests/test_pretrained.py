@@ -235,15 +235,17 @@ def test_commands_play_it(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["pretrained", "--horizon", "10"], "needs the arms' names and --horizon"),
-        (["pretrained", "--arms", "a,b"], "needs the arms' names and --horizon"),
+        (["pretrained", "--horizon", "10"], "pretrained needs --arms and --horizon"),
+        (["pretrained", "--arms", "a,b"], "pretrained needs --arms and --horizon"),
         (["pretrained", "--arms", "a,b", "--horizon", "0"], "horizon must be"),
         (
             ["pretrained", "--arms", "a,b", "--horizon", "9", "--prior", "1"],
             "two numbers, as 1,30",
         ),
         (["pretrained", "--arms", "a,b", "--horizon", "9", "--prior", "1,-2"], "b of --prior must be"),
+        (["pretrained", "--arms", "a,b", "--horizon", "9", "--dims", "3"], "pretrained sees no features"),
         (["policy.safetensors", "--horizon", "10"], "a policy file has its own"),
+        (["policy.safetensors", "--dims", "3"], "a policy file has its own"),
     ],
 )
 def test_wrong_words_are_refused(words, message):

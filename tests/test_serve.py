@@ -364,6 +364,7 @@ def test_an_invalid_request_is_refused_and_changes_nothing(shared, path, body, t
         ({"control_share": 0.2}, "control"),
         ({"cap": 0}, "cap"),
         ({"policy": "0" * 16}, "there is no policy"),
+        ({"policy": "pretrained-linear"}, "export pretrained-linear --to safetensors writes one"),
         ({"policy": "../../etc"}, "policy"),
         ({"seed": -1}, "seed"),
         ({"seed": 2**60}, "seed"),

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, cast
 
-from gradband.core.errors import InputError, positive, whole
+from gradband.cli import pretrained
+from gradband.core.errors import InputError
 
 if TYPE_CHECKING:
     from gradband.play.settings import Options
@@ -57,8 +58,8 @@ EXAMPLES = """Examples:
   gradband play policy.safetensors --journal test-17.jsonl --wait 24h
   gradband play policy.safetensors --arms red,blue --control red --control-share 0.2
   gradband play pretrained --arms red,blue,green --horizon 5000 --prior 1,30
+  gradband play pretrained-linear --arms red,blue --dims 3 --horizon 5000
 """
-PRETRAINED = "pretrained"  # in place of a file
 
 
 class Parser(argparse.ArgumentParser):
@@ -78,13 +79,11 @@ class Parser(argparse.ArgumentParser):
 
 
 def add_policy(parser: argparse.ArgumentParser) -> None:
-    """The policy: a file, or the pretrained one with options for what it plays."""
-    file = f"A policy file, or {PRETRAINED}: the policy that comes with gradband."
-    parser.add_argument("file", metavar="FILE", type=Path, help=file)
-    horizon = f"For {PRETRAINED}: how many decisions there will be."
-    parser.add_argument("--horizon", metavar="N", type=int, help=horizon)
-    prior = f"For {PRETRAINED}: a and b of the Beta(a, b) prior of an arm's mean (default: 1,1)."
-    parser.add_argument("--prior", metavar="A,B", help=prior)
+    """The policy: a file, or a pretrained one with options for what it plays."""
+    parser.add_argument("file", metavar="FILE", type=Path, help=pretrained.FILE)
+    parser.add_argument("--horizon", metavar="N", type=int, help=pretrained.HORIZON)
+    parser.add_argument("--dims", metavar="D", type=int, help=pretrained.DIMS)
+    parser.add_argument("--prior", metavar="A,B", help=pretrained.PRIOR)
 
 
 def add_trust(parser: argparse.ArgumentParser) -> None:
@@ -94,25 +93,11 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
 
 
 def find_policy(given: argparse.Namespace, arms: int) -> "Path | Policy":
-    """The file, or the pretrained policy for so many arms."""
-    if str(given.file) != PRETRAINED:
-        if given.horizon is not None or given.prior is not None:
-            raise InputError(f"--horizon and --prior are for {PRETRAINED}: a policy file has its own")
-        return given.file
-    if given.horizon is None or not arms:
-        raise InputError(f"{PRETRAINED} needs the arms' names and --horizon, the number of decisions")
-    from gradband.policies import pretrained
-
-    return pretrained(*parse_prior(given.prior)).bind(arms, whole("--horizon", given.horizon))
-
-
-def parse_prior(text: str | None) -> tuple[float, float]:
-    """a and b of a beta prior, from `a,b`; 1 and 1 by default."""
-    try:
-        a, b = (float(word) for word in (text or "1,1").split(","))
-    except ValueError:
-        raise InputError(f"--prior must be two numbers, as 1,30, not {text!r}") from None
-    return positive("a of --prior", a), positive("b of --prior", b)
+    """The file, or the policy that comes with gradband, for so many arms."""
+    if pretrained.is_pretrained(text := str(given.file)):
+        return pretrained.pretrained(text, arms, given.horizon, given.dims, given.prior)
+    pretrained.refuse({"--horizon": given.horizon, "--dims": given.dims, "--prior": given.prior})
+    return given.file
 
 
 def add_guardrails(parser: argparse.ArgumentParser) -> None:

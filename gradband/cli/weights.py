@@ -5,6 +5,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from gradband.cli import pretrained
 from gradband.cli.play import Parser, add_guardrails, add_policy, add_trust, find_policy
 from gradband.core.errors import InputError
 
@@ -76,6 +77,9 @@ def show_by_segment(given: argparse.Namespace) -> None:
 
     if any(getattr(given, name) is not None for name in GUARDRAILS):
         raise InputError("with --segments, guardrails are those of the player")
+    if pretrained.is_pretrained(str(given.file)):
+        how = "gradband export … --to safetensors writes one"
+        raise InputError(f"--segments needs a policy file, not {given.file}: {how}")
     segments = read_json(given.segments, "the contexts of segments by their names")
     state = None if given.state is None else read_json(given.state, "the state of a player")
     shares = segment_weights(

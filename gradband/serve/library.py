@@ -11,6 +11,8 @@ from gradband.serve.store import Store
 
 WITHOUT_FILE = ("ts", "bayes-ucb", "kl-ucb", "ucb1", "ucb-v", "uniform")
 """policies without parameters, which a test can name in place of an uploaded file"""
+PRETRAINED = ("pretrained", "pretrained-linear")
+"""policies that come with the package, for numbers of arms and decisions that the test does not say"""
 HORIZON = 1_000_000  # of those policies, on which it has little or no effect
 
 

@@ -2,15 +2,27 @@
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
-from gradband.serve.library import WITHOUT_FILE
+from gradband.serve.library import PRETRAINED, WITHOUT_FILE
 from gradband.serve.limits import FINGERPRINT, KEY, LABEL, LONGEST_ID, LONGEST_REASON, MOST_ARMS, TEXT
 
 Key = Annotated[str, Field(pattern=KEY, description="The name of a test.")]
 Label = Annotated[str, Field(pattern=LABEL, description="The name of an arm.")]
+
+
+def refuse_pretrained(policy: Any) -> Any:
+    """Says how to get a file of a policy whose arms and decisions a name does not tell."""
+    if policy in PRETRAINED:
+        how = f"gradband export {policy} --to safetensors writes one for the test's arms and decisions"
+        raise PydanticCustomError("pretrained", f"upload {policy} as a file: {how}")
+    return policy
+
+
 Fingerprint = Annotated[
     str,
+    BeforeValidator(refuse_pretrained),
     Field(
         pattern=f"{FINGERPRINT}|^({'|'.join(WITHOUT_FILE)})$",
         description="The fingerprint of an uploaded policy, or the name of one that needs no file.",
