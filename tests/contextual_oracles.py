@@ -8,7 +8,7 @@ import numpy as np
 from gradband.core.errors import InputError, positive, shown, whole
 from gradband.core.statistics import Mean
 from gradband.solvers import many_arms, two_arms
-from gradband.solvers.finite_contexts import contextual
+from gradband.solvers.finite_contexts import finite_problem
 from gradband.solvers.gaussian_feedback import PATHS, Draw
 from gradband.solvers.groups import total
 from gradband.solvers.signs import SIGN, Regrets
@@ -39,7 +39,7 @@ def histories(means: np.ndarray, weights: np.ndarray, contexts: np.ndarray, hori
     >>> histories([[[0.2, 0.8]]], [1], [1], horizon=1).chance
     array([0.8, 0.2, 0.2, 0.8])
     """
-    given = contextual(means, weights, contexts, horizon)
+    given = finite_problem(means, weights, contexts, horizon)
     count, arms = given.means.shape[1:]
     if (2 * count * arms) ** horizon > HISTORIES:
         feasible = int(np.log(HISTORIES) / np.log(2 * count * arms))

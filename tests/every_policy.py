@@ -8,7 +8,7 @@ import numpy as np
 
 import gradband as gb
 from gradband.policies import Seeing
-from gradband.policies.contextual import Contextual
+from gradband.policies.linear_policy import LinearPolicy
 from gradband.policies.policy_file import Learned
 
 ARMS, HORIZON, DIMS = 4, 60, 3
@@ -25,7 +25,7 @@ SIMULATED = ("irs-v-zero",)
 NETWORKS = ("lstm", "index", "index-by-arm", "discounted-index", "lstm-gaussian", "index-gaussian")
 DRAWN = (*NETWORKS, "dqn", "belief-index")
 """have first parameters that are drawn"""
-CONTEXTUAL = [name for name, kind in gb.policies.POLICIES.items() if issubclass(kind, Contextual)]
+CONTEXTUAL = [name for name, kind in gb.policies.POLICIES.items() if issubclass(kind, LinearPolicy)]
 """need contexts"""
 BY_GROUP = "by-group"
 """needs contexts that say which group a visitor belongs to"""

@@ -132,7 +132,7 @@ def test_finite_contexts_against_a_plain_recursion(contexts):
     found = finite_contexts.solve(MEANS, WEIGHTS, contexts, 4)
     chances = np.broadcast_to(contexts, (4, 2))
     assert found.reward == pytest.approx(worth(WEIGHTS, chances), abs=1e-12)
-    best = finite_contexts.contextual(MEANS, WEIGHTS, contexts, 4).best
+    best = finite_contexts.finite_problem(MEANS, WEIGHTS, contexts, 4).best
     assert found.regret == pytest.approx(best - found.reward)
 
 

@@ -25,8 +25,8 @@ from gradband.gradient.objective import Objective, parse_objective
 from gradband.gradient.surrogate import Operands, SurrogateSpec, differentiate
 from gradband.policies import LSTM, Params, Policy, binding
 from gradband.policies.base import Counting
-from gradband.policies.contextual import Contextual
 from gradband.policies.given import Given, unpack
+from gradband.policies.linear_policy import LinearPolicy
 from gradband.problems import GivenProblem, Problem, as_problem
 
 FEW = 8  # parameters that are searched, drawn and shown one by one
@@ -287,7 +287,7 @@ def gradient_job(
 def _can_be_traced(policy: Policy, problem: Problem, how: Estimator, controls: Controls) -> bool:
     """Whether the gradient is Σ_s a_s ∇z_s with scores that each round has by itself."""
     kind, own = type(policy), ("begin", "see", "update", "folded")
-    still = any(all(getattr(kind, n) is getattr(base, n) for n in own) for base in (Counting, Contextual))
+    still = any(all(getattr(kind, n) is getattr(base, n) for n in own) for base in (Counting, LinearPolicy))
     plain = how.returns != "priced" and how.aim.share is None and policy.latents == 1
     alone = problem.pulls_at_once == 1 and problem.delay is None and problem.guardrails is None
     return still and plain and alone and controls.critic is None and controls.entropy is None

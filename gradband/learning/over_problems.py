@@ -17,7 +17,7 @@ from gradband.learning.choice import Judge
 from gradband.learning.plan import describe_run
 from gradband.learning.recipes import clipped_adam
 from gradband.policies import Params, Policy, binding, references
-from gradband.policies.contextual import Contextual
+from gradband.policies.linear_policy import LinearPolicy
 from gradband.policies.policy_file import Learned
 from gradband.problems import Problem
 
@@ -55,7 +55,7 @@ def suited(policy: Policy, problem: Problem) -> Policy:
     >>> suited(BeliefIndex(), named("rvr-linear")).dims
     5
     """
-    if isinstance(policy, Contextual) and references.has_theta(problem.prior):
+    if isinstance(policy, LinearPolicy) and references.has_theta(problem.prior):
         policy = dataclasses.replace(policy, **references.linear_numbers_of(policy.name, problem.prior))
     return binding.check(policy, problem)
 

@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from gradband.policies.lin_ts import LinTS as LinTS
     from gradband.policies.lin_ucb import LinUCB as LinUCB
     from gradband.policies.lin_v_ids import LinVarianceDirected as LinVarianceDirected
+    from gradband.policies.linear_policy import LinearPolicy as LinearPolicy
     from gradband.policies.lstm import LSTM as LSTM
     from gradband.policies.ogi import OptimisticGittins as OptimisticGittins
     from gradband.policies.optimal import OptimalChoices as OptimalChoices

@@ -5,7 +5,7 @@ import dataclasses
 from gradband.core.errors import InputError
 from gradband.policies.base import Policy, Seeing
 from gradband.policies.by_group import ByGroup
-from gradband.policies.contextual import Contextual
+from gradband.policies.linear_policy import LinearPolicy
 from gradband.problems import Problem
 
 
@@ -46,7 +46,7 @@ def _with_contexts(policy: Seeing, problem: Problem) -> Seeing:
         raise InputError(
             f"{policy.name} needs contexts that say which group the visitor belongs to: a one among zeros"
         )
-    if isinstance(policy, Contextual) and policy.exclusive and not prior.shares_context:
+    if isinstance(policy, LinearPolicy) and policy.exclusive and not prior.shares_context:
         raise InputError(
             f"exclusive of {policy.name} needs features of the visitor, but here each arm has its own: "
             "with a reward, only those of the pulled arm are known"

@@ -9,7 +9,7 @@ from gradband import policies
 from gradband.core import prng
 from gradband.core.errors import InputError, unknown
 from gradband.policies import Params, Policy, as_policy, binding, references
-from gradband.policies.contextual import Contextual
+from gradband.policies.linear_policy import LinearPolicy
 from gradband.policies.own import Trust, load_class
 from gradband.policies.policy_file import load
 from gradband.policies.text import INNER, with_settings
@@ -75,7 +75,7 @@ def parse_policy(text: str, problem: Problem | None = None) -> Policy:
     policy = policies.named(name)
     if isinstance(policy, policies.ByGroup) and problem is not None:
         return _by_group(policy, rest, problem)
-    if problem is not None and (not rest or isinstance(policy, Contextual)):
+    if problem is not None and (not rest or isinstance(policy, LinearPolicy)):
         policy = references.by_name(policy, problem)
     return with_settings(policy, rest)
 

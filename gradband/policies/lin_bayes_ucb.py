@@ -6,11 +6,11 @@ from typing import ClassVar
 from gradband.core.special import upper_quantile
 from gradband.policies.base import Array, Params, namespace
 from gradband.policies.beliefs import Seen
-from gradband.policies.contextual import ContextualIndex
+from gradband.policies.linear_policy import LinearIndex
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LinBayesUCB(ContextualIndex):
+class LinBayesUCB(LinearIndex):
     """The arm whose expected reward has the greatest 1 − 1 / (t + 1) quantile in round t = 1, 2, …"""
 
     name: ClassVar[str] = "lin-bayes-ucb"

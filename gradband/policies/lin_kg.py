@@ -7,14 +7,14 @@ import numpy as np
 
 from gradband.policies.base import Array, InputError, Params, namespace
 from gradband.policies.beliefs import Seen
-from gradband.policies.contextual import ContextualIndex
 from gradband.policies.envelope import expected_gain
+from gradband.policies.linear_policy import LinearIndex
 
 MOST_ARMS = 200
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LinKnowledgeGradient(ContextualIndex):
+class LinKnowledgeGradient(LinearIndex):
     """The arm with the greatest m_i + (rounds left after this one) · (E max_j m′_j − max_j m_j).
 
     m are the arms' expected rewards, and m′ those after a reward of arm i: m′_j = m_j + Cov(j, i) z /

@@ -8,12 +8,12 @@ import numpy as np
 from gradband.policies.base import Array, Params, namespace
 from gradband.policies.beliefs import Seen
 from gradband.policies.best_arm import best_normal_probabilities
-from gradband.policies.contextual import Contextual
 from gradband.policies.envelope import best_line_probabilities
+from gradband.policies.linear_policy import LinearPolicy
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LinTS(Contextual):
+class LinTS(LinearPolicy):
     """The best arm of a sample of θ from the posterior.
 
     With `link="logistic"` it is logistic Thompson sampling with Laplace's approximation.

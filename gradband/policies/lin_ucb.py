@@ -5,11 +5,11 @@ from typing import Annotated, ClassVar
 
 from gradband.policies.base import Array, Params, in_range, namespace
 from gradband.policies.beliefs import Seen
-from gradband.policies.contextual import ContextualIndex
+from gradband.policies.linear_policy import LinearIndex
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LinUCB(ContextualIndex):
+class LinUCB(LinearIndex):
     """The arm with the greatest xᵢᵀm + `width` √(xᵢᵀ Σ xᵢ), with the covariance Σ of θ.
 
     By default, with sd and within of 1, m is ridge regression with the penalty 1, and Σ the inverse of its

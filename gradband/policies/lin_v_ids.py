@@ -11,12 +11,12 @@ from gradband.core.errors import whole
 from gradband.core.special import normal_quantiles
 from gradband.policies.base import Array, namespace, nn
 from gradband.policies.beliefs import Seen
-from gradband.policies.contextual import Contextual
 from gradband.policies.ids import BestArmBelief, Directed
+from gradband.policies.linear_policy import LinearPolicy
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LinVarianceDirected(Directed, Contextual):
+class LinVarianceDirected(Directed, LinearPolicy):
     """Minimises (expected regret)² / variance of E(μ_i | which arm is best), in every round.
 
     Expectations are means over `samples` of θ from the posterior. A round's samples depend on its number

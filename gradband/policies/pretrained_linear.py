@@ -11,9 +11,9 @@ from gradband.core import tensor_file
 from gradband.core.arrays import Array, namespace, nn, real
 from gradband.policies.base import Bounds, Params, Spec
 from gradband.policies.beliefs import Seen, relief
-from gradband.policies.contextual import Contextual
 from gradband.policies.directed_softelim import DirectedSoftElim, directed
 from gradband.policies.lin_softelim import LEAST
+from gradband.policies.linear_policy import LinearPolicy
 from gradband.policies.policy import unbounded
 
 FILE = Path(__file__).with_name("pretrained_linear.safetensors")
@@ -22,7 +22,7 @@ FAR = 10.0  # a gap in standard deviations; beyond it, gaps are alike
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PretrainedLinear(Contextual):
+class PretrainedLinear(LinearPolicy):
     """p is a softmax of the scores of `directed-softelim` + power · wᵀx, for any K, d and n.
 
     x are numbers about an arm's belief beside those of the other arms (`hints_of`), which have no unit. The

@@ -31,11 +31,11 @@ from gradband.policies import (
 )
 from gradband.policies.base import Believing
 from gradband.policies.beta_evidence import BetaEvidence
-from gradband.policies.contextual import Contextual
 from gradband.policies.gittins import IndexTable
 from gradband.policies.lin_bayes_ucb import LinBayesUCB
 from gradband.policies.lin_greedy import LinGreedy
 from gradband.policies.lin_ts import LinTS
+from gradband.policies.linear_policy import LinearPolicy
 from gradband.policies.normal import Normal
 from gradband.problems import Problem, priors, rewards
 
@@ -73,7 +73,7 @@ def with_prior(name: str, problem: Problem) -> Policy:
     policy = named(_suitable(name, problem, prior))
     if isinstance(policy, ByGroup):
         return policy.with_core(with_prior(policy.core.name, _group(name, problem)))
-    if isinstance(policy, Contextual):
+    if isinstance(policy, LinearPolicy):
         return dataclasses.replace(policy, **linear_numbers_of(name, prior))
     if isinstance(policy, GaussianTS):
         return GaussianTS(**normal_numbers_of(policy.name, prior))
@@ -212,7 +212,7 @@ def by_name(policy: Policy, problem: Problem) -> Policy:
     """The policy that a name alone stands for: with the problem's prior, if it `takes_prior` and can."""
     if not policy.takes_prior:
         return policy
-    usable = has_theta(problem.prior) if isinstance(policy, Contextual) else problem.unit
+    usable = has_theta(problem.prior) if isinstance(policy, LinearPolicy) else problem.unit
     if isinstance(policy, ByGroup):
         usable = isinstance(problem.prior, priors.Groups)
     return with_prior(policy.name, problem) if usable else policy

@@ -1,4 +1,4 @@
-"""What contextual policies share that learn a few positive numbers."""
+"""What policies with linear beliefs share that learn a few positive numbers."""
 
 import dataclasses
 import math
@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Self
 
 from gradband.core.errors import number
 from gradband.policies.base import Array, Bounds, Params, Spec, real
-from gradband.policies.contextual import Contextual
+from gradband.policies.linear_policy import LinearPolicy
 from gradband.policies.policy import unbounded
 
 ANY = (1e-6, math.inf)
@@ -14,8 +14,8 @@ ANY = (1e-6, math.inf)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Tuned(Contextual):
-    """A contextual policy that learns the positive numbers that have `limits`.
+class Tuned(LinearPolicy):
+    """A policy with linear beliefs that learns the positive numbers that have `limits`.
 
     Each starts at the setting of its name. Learning surveys the decades of the first one.
     """

@@ -16,7 +16,7 @@ from gradband.core.errors import InputError, shown, whole
 from gradband.solvers.posterior import WORK, Instances, lattice
 
 
-class Contextual(NamedTuple):
+class FiniteProblem(NamedTuple):
     """J instances in C contexts with K arms, for n rounds."""
 
     means: np.ndarray
@@ -43,10 +43,12 @@ class Solution(NamedTuple):
     """the belief [S, C, K, 2] of round t + 1 after a zero and after a one; −1 likewise"""
 
 
-def contextual(means: np.ndarray, weights: np.ndarray, contexts: np.ndarray, horizon: int) -> Contextual:
+def finite_problem(
+    means: np.ndarray, weights: np.ndarray, contexts: np.ndarray, horizon: int
+) -> FiniteProblem:
     """A checked problem; `contexts` are weights [C], or [n, C] where they depend on the round.
 
-    >>> round(contextual([[[0.2, 0.8]], [[0.8, 0.2]]], [1, 1], [1], horizon=3).best, 6)
+    >>> round(finite_problem([[[0.2, 0.8]], [[0.8, 0.2]]], [1, 1], [1], horizon=3).best, 6)
     2.4
     """
     m, w, c = np.asarray(means, float), np.asarray(weights, float), np.asarray(contexts, float)
@@ -61,7 +63,7 @@ def contextual(means: np.ndarray, weights: np.ndarray, contexts: np.ndarray, hor
     c = np.broadcast_to(c, (n, m.shape[1]))
     if not c.any(1).all():
         raise InputError("contexts must have a positive weight in every round")
-    return Contextual(m, w / w.sum(), c / c.sum(1, keepdims=True))
+    return FiniteProblem(m, w / w.sum(), c / c.sum(1, keepdims=True))
 
 
 def solve(means: np.ndarray, weights: np.ndarray, contexts: np.ndarray, horizon: int) -> Solution:
@@ -73,7 +75,7 @@ def solve(means: np.ndarray, weights: np.ndarray, contexts: np.ndarray, horizon:
     >>> round(solve(two_point, [1, 1], [0.3, 0.7], horizon=20).regret, 4)  # as without contexts
     1.1425
     """
-    given = contextual(means, weights, contexts, horizon)
+    given = finite_problem(means, weights, contexts, horizon)
     arms = given.means.shape[2]
     instances = Instances(given.means.reshape(len(given.means), -1), given.weights)
     pair_of = instances.kind_of.reshape(-1, arms)  # [C, K]: pairs with equal means are merged

@@ -15,7 +15,7 @@ from gradband.policies.hinges import with_hinges
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Contextual(Seeing):
+class LinearPolicy(Seeing):
     """A policy that believes in rewards xᵀθ + noise, where x are the features of an arm or of a visitor.
 
     Coordinates of θ are N(mean, within²) and independent at first, with one number for all coordinates or a
@@ -63,7 +63,7 @@ class Contextual(Seeing):
 
     def correct(self, state: Any, arm: int, heard: float, reward: float, p: float) -> Any:
         """The belief with another reward of a pulled arm, in the state with that arm's features."""
-        if self.link == "logistic" or self.exclusive or type(self).update is not Contextual.update:
+        if self.link == "logistic" or self.exclusive or type(self).update is not LinearPolicy.update:
             return None
         return beliefs.correct(state, np.int64(arm), reward - heard, self.sd**2)
 
@@ -140,5 +140,5 @@ class Contextual(Seeing):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ContextualIndex(Greatest, Contextual):
+class LinearIndex(Greatest, LinearPolicy):
     """A policy with linear beliefs that pulls the arm with the greatest index."""
