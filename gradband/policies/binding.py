@@ -46,7 +46,8 @@ def _with_contexts(policy: Seeing, problem: Problem) -> Seeing:
         raise InputError(
             f"{policy.name} needs contexts that say which group the visitor belongs to: a one among zeros"
         )
-    if isinstance(policy, LinearPolicy) and policy.exclusive and not prior.shares_context:
+    exclusive = isinstance(policy, LinearPolicy) and policy.model == "by-arm" and policy.exclusive
+    if exclusive and not prior.shares_context:
         raise InputError(
             f"exclusive of {policy.name} needs features of the visitor, but here each arm has its own: "
             "with a reward, only those of the pulled arm are known"
