@@ -13,7 +13,7 @@ import gradband as gb
 from gradband.cli import main
 from gradband.core.errors import InputError
 from gradband.core.statistics import Mean
-from gradband.evaluation import compare_with_defaults, decision, truths
+from gradband.evaluation import compare_with_defaults, decision, evaluate, truths
 from gradband.problems import context_check, context_draws, priors
 from gradband.problems import rewards as laws
 from gradband.problems.context_posterior import Posterior
@@ -190,3 +190,25 @@ def test_the_command_writes_a_page(tmp_path, monkeypatch, capsys):
     text = page.read_text(encoding="utf-8")
     for told in ("features that say nothing", "Thompson sampling with features", "Three tests played out"):
         assert told.lower() in text.lower()
+
+
+def test_standard_errors_know_what_happens_in_few_tests():
+    """Where no experiment has what happens in one test of fifty, draws of the prior do."""
+    pulls, experiments = 1000, 40
+    owner = np.repeat(np.arange(experiments), 5)
+
+    def table(gains):
+        rows = (("learned", gains), ("rival", 0 * gains))
+        return evaluate.Comparison(tuple(evaluate.Row(name, -own, own, 0.0) for name, own in rows))
+
+    rng = np.random.default_rng(0)
+    twins = np.repeat(np.where(np.arange(500) % 50 == 0, 100.0, 0), 2) + rng.normal(size=1000)
+    held = table(rng.normal(size=owner.size))
+    blind = compare_with_defaults.Situation("held out", pulls, held, owner)
+    knowing = compare_with_defaults.Situation("held out", pulls, held, owner, twins=table(twins))
+    wanted = np.sqrt(100**2 * 0.02 * 0.98 / experiments + 1 / owner.size)
+    assert blind.gain("rival").se < 0.2
+    assert knowing.gain("rival").se == pytest.approx(wanted, rel=0.05)
+    assert knowing.gain("rival").mean == blind.gain("rival").mean
+    fitted = compare_with_defaults.Situation("as fitted", pulls, table(twins), twins=table(twins))
+    assert fitted.gain("rival").se == pytest.approx(np.sqrt(100**2 * 0.02 * 0.98 / 500), rel=0.1)

@@ -96,6 +96,29 @@ def losses_in_tail(values: np.ndarray, share: float) -> np.ndarray:
     return threshold + np.maximum(values - threshold, 0) / share
 
 
+@dataclasses.dataclass(frozen=True)
+class Parts:
+    """Variances of something that is drawn and then measured: of what is drawn, and of a measurement."""
+
+    drawn: float
+    measured: float
+
+    @classmethod
+    def of_twins(cls, values: np.ndarray) -> "Parts":
+        """From two measurements in a row of each draw.
+
+        >>> Parts.of_twins(np.array([1.0, 1.0, 3.0, 3.0]))
+        Parts(drawn=2.0, measured=0.0)
+        """
+        pairs = values.reshape(-1, 2)
+        measured = float(((pairs[:, 0] - pairs[:, 1]) ** 2).mean()) / 2
+        return cls(max(float(pairs.mean(1).var(ddof=1)) - measured / 2, 0.0), measured)
+
+    def se(self, draws: int, measurements: int) -> float:
+        """The standard error of a mean of so many measurements of so many draws."""
+        return math.sqrt(self.drawn / draws + self.measured / measurements)
+
+
 def clustered(values: np.ndarray, owner: np.ndarray) -> Mean:
     """A mean with a standard error clustered by group; infinite for a single group.
 

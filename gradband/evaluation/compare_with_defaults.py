@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradband import problems
-from gradband.core.statistics import Mean, clustered
+from gradband.core.statistics import Mean, Parts, clustered
 from gradband.evaluation.evaluate import Comparison, Row, WithParams, evaluate
 from gradband.evaluation.rivals import EQUAL_SPLIT, rivals, with_contexts
 from gradband.evaluation.truths import AS_FITTED as AS_FITTED
@@ -35,6 +35,7 @@ class Situation:
     owner: np.ndarray | None = None  # the experiment of each instance, if they come from experiments
     check: tuple[Check, ...] = ()  # what the same draws promise for the winner of a split, and what is true
     unit: str = ""  # of rewards, if they are not 0 and 1
+    twins: Comparison | None = None  # how policies do on draws of the fitted prior, each played twice
 
     @property
     def experiments(self) -> int | None:
@@ -46,17 +47,27 @@ class Situation:
         """Whether there are enough experiments for a conclusion."""
         return self.experiments is None or self.experiments >= FEWEST
 
-    def mean(self, values: np.ndarray) -> Mean:
-        """The mean over instances, with a standard error clustered by experiment."""
-        return Mean.of(values) if self.owner is None else clustered(values, self.owner)
+    def mean(self, of: Callable[[Comparison], np.ndarray]) -> Mean:
+        """The mean of a number per instance, with a standard error clustered by experiment.
+
+        It is at least what draws of the fitted prior say, as far as these are known: what happens in few
+        tests may happen in none of the experiments, and then their spread does not show it.
+        """
+        values = of(self.table)
+        found = Mean.of(values) if self.owner is None else clustered(values, self.owner)
+        if self.twins is None:
+            return found
+        count = len(values) // 2 if self.owner is None else len(np.unique(self.owner))
+        own = Parts.of_twins(of(self.twins)).se(count, len(values))
+        return Mean(found.mean, max(found.se, own))
 
     def reward(self, name: str) -> Mean:
         """Successes per test of a policy, or its rewards in their unit."""
-        return self.mean(self.table[name].rewards)
+        return self.mean(lambda table: table[name].rewards)
 
     def gain(self, over: str) -> Mean:
         """The learned policy's gain over another policy per thousand pulls, paired by instance."""
-        return self.mean(1000 / self.pulls * (self.table[LEARNED].rewards - self.table[over].rewards))
+        return self.mean(lambda table: 1000 / self.pulls * (table[LEARNED].rewards - table[over].rewards))
 
     def percent(self, over: str) -> Mean:
         """The gain in percent of the other policy's successes; NaN if it earns nothing, or loses."""
@@ -65,7 +76,8 @@ class Situation:
             return Mean(math.nan, math.nan)
         base = max(float(theirs.mean()), 1e-30)
         ratio = float(ours.mean()) / base
-        return Mean(100 * (ratio - 1), self.mean(100 / base * (ours - ratio * theirs)).se)
+        off = self.mean(lambda table: 100 / base * (table[LEARNED].rewards - ratio * table[over].rewards))
+        return Mean(100 * (ratio - 1), off.se)
 
     @property
     def rival(self) -> str:
@@ -180,7 +192,11 @@ def measure_on(
         ranked = Comparison(tuple(sorted(parts, key=lambda row: row.regret.mean)))
         found.append(Situation(name, problem.pulls, ranked, truth.owner, truth.check, unit))
         first = rows.stop
-    return found
+    if not possible[AS_FITTED].twins:
+        return found
+    twins = next(entry.table for entry in found if entry.name == AS_FITTED)
+    theirs = HELD_OUT, AS_FITTED
+    return [dataclasses.replace(e, twins=twins) if e.name in theirs else e for e in found]
 
 
 def affordable(problem: Problem, instances: int) -> int:

@@ -35,6 +35,12 @@ if TYPE_CHECKING:
     from gradband.problems.fitted import FittedProblem
 
 
+NOTES = (
+    "Standard errors are those of experiments and draws: they do not know how uncertain the fitted prior "
+    "is. The best of the others is picked on the same draws, so the gain over it is rather too small."
+)
+
+
 @dataclasses.dataclass(frozen=True)
 class Gain(Result):
     """How a policy and the usual ones do in each situation: on held-out experiments, and on each prior.
@@ -103,6 +109,7 @@ class Gain(Result):
             "Gain over the best of the other policies, by what the truth is",
             ["truth", "best of the others", "per thousand pulls", "± se", "percent", "± se"],
             [[entry.name, entry.rival, *_numbers(entry, entry.rival)[2:]] for entry in self.situations],
+            NOTES,
             texts=2,
         )
         third = TextTable(
@@ -113,7 +120,8 @@ class Gain(Result):
             texts=2,
         )
         found = [first, second, *([third] if third.rows else [])]
-        return [*found[:-1], dataclasses.replace(found[-1], notes=words)]
+        last = dataclasses.replace(found[-1], notes=f"{found[-1].notes}\n{words}".strip())
+        return [*found[:-1], last]
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """Draws the gain over each of the other policies on held-out experiments, with standard errors.

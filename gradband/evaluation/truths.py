@@ -43,6 +43,8 @@ class Truth:
     tests: Any
     owner: np.ndarray | None = None
     check: tuple[Check, ...] = ()
+    twins: bool = False
+    """whether each test is there twice in a row, so that what differs between tests is known from luck"""
 
     def __len__(self) -> int:
         return len(self.tests)
@@ -98,7 +100,7 @@ def _with_contexts(
     few = max(2, instances // 5)
     checks = context_check.check(problem.prior, held_out, problem.arms, given=False, seed=seed)
     drawn = source.of_prior(problem.prior, few)
-    found[AS_FITTED] = Truth(drawn, check=checks)
+    found[AS_FITTED] = Truth(drawn.first(-(-few // 2)).twice(), check=checks, twins=True)
     for prior in others:
         found[TRUE_IF[context_fit.name_of(prior)]] = Truth(source.of_prior(prior, few))
     for name, factor in (SHIFTS if problem.unit else SHIFTS_OF_REVENUE).items():

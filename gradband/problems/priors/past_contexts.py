@@ -95,6 +95,10 @@ class PastContexts(Prior):
         """The first tests of the list."""
         return dataclasses.replace(self, tests=self.tests.rows(slice(count)))
 
+    def twice(self) -> "PastContexts":
+        """Each test of the list twice in a row."""
+        return dataclasses.replace(self, tests=self.tests.rows(np.repeat(np.arange(self.size), 2)))
+
     def scaled(self, factor: float) -> "PastContexts":
         """The same tests, with mean rewards times a factor."""
         scaled = (self.tests.factor * factor).astype(np.float32)
