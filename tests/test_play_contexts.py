@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from conftest import assert_z
 from every_policy import CONTEXTUAL, learned
+from test_context_fit import past
 
 import gradband as gb
 from gradband.cli.weights import weights
@@ -669,3 +670,36 @@ def test_a_policy_of_ones_own_is_played_with_contexts():
         other = Player(Playable(policy, {"a": np.array(0.7)}))
         other.restore(player.state())
         assert other.state() == player.state()
+
+
+@pytest.mark.parametrize("by_arm", [False, True])
+def test_a_policy_file_knows_what_features_are_called(by_arm, tmp_path):
+    """From past experiments to a player, with nothing but files in between."""
+    fit = gb.fit(past(by_arm, experiments=20), context=["age", "device"], horizon=30)
+    problem = gb.problems.load(fit.save(tmp_path)["problem"])
+    start = LinSoftElim(model="by-arm" if by_arm else "linear")
+    gb.learn(start, problem, iterations=1, instances=10, progress=False).save(
+        tmp_path / "policy.safetensors"
+    )
+    player = Player(tmp_path / "policy.safetensors", seed=1, arms=["red", "green", "blue"])
+    one, other = {"age": 3, "device": "web"}, {"device": "app", "age": -0.5}
+    if by_arm:
+        named, listed = one, fit.features(one)
+    else:
+        named = {"red": one, "green": other, "blue": [1, 0, 0]}
+        listed = [fit.features(one), fit.features(other), [1, 0, 0]]
+    np.testing.assert_array_equal(player.probabilities(named), player.probabilities(listed))
+    assert player.select(context=named).label in player.labels
+    for wrong in ({"device": "tv", "age": 1}, {"age": 1}):
+        given = wrong if by_arm else named | {"red": wrong}
+        with pytest.raises(gb.InputError, match="no experiment has device=tv|need values of age, device"):
+            player.select(context=given)
+
+
+@pytest.mark.parametrize("wrong", [{"columns": []}, {"columns": ["a", "a"]}, {"columns": ["a"]}, 3])
+def test_wrong_names_of_features_are_refused(wrong):
+    with pytest.raises(gb.InputError, match="features"):
+        gb.Problem(gb.priors.Linear(3, 2), 10, features=wrong)
+    policy = LinSoftElim(dims=2).bind(3, 10)
+    with pytest.raises(gb.InputError, match="features"):
+        Playable(policy, {"a": np.array(0.7)}, {"problem": {"features": wrong}})

@@ -38,7 +38,7 @@ def read_context(playable: "Playable", given: Any, arms: Arms) -> np.ndarray | N
     wanted = " or ".join(shapes.values())
     if given is None:
         raise InputError(f"{name} needs a context: features of the shape {wanted}")
-    found = _as_numbers(_in_order(given, arms) if isinstance(given, Mapping) else given)
+    found = _as_numbers(_encoded(playable, given, arms) if isinstance(given, Mapping) else given)
     if found.shape not in shapes:
         raise InputError(f"a context must have the shape {wanted}, not {list(found.shape)}")
     if found.size > MOST_NUMBERS:
@@ -46,6 +46,17 @@ def read_context(playable: "Playable", given: Any, arms: Arms) -> np.ndarray | N
     policy.check_features(found)
     # As an event will have them, so that a replay sees the same.
     return found.astype(np.float32).astype(np.float64)
+
+
+def _encoded(playable: "Playable", given: Mapping[Any, Any], arms: Arms) -> list[Any]:
+    """Features by arms, or those of the visitor by their names; those of arms may be by names too."""
+    names = playable.features
+    if names is None:
+        return _in_order(given, arms)
+    if names.names >= {*given} and cast(Any, playable.policy).takes_visitor:
+        return names.encode(given)
+    found = _in_order(given, arms)
+    return [names.encode(each) if isinstance(each, Mapping) else each for each in found]
 
 
 def _in_order(given: Mapping[Any, Any], arms: Arms) -> list[Any]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from gradband.core.arrays import PLAIN, flatten, nested
 from gradband.core.errors import InputError, shown
+from gradband.core.feature_names import FeatureNames
 from gradband.policies import Policy, Seeing
 from gradband.policies.own import Trust, describe_class
 from gradband.policies.policy_file import read
@@ -36,6 +37,7 @@ class Playable:
         problem = about.get("problem") if isinstance(about, dict) else None
         self.guardrails = problem.get("guardrails") if isinstance(problem, dict) else None
         self.dims = policy.dims if isinstance(policy, Seeing) else 0
+        self.features = _names(problem, self.dims)
         self.any_sums = policy.any_sums or _learned_on_other_rewards(policy, about or {})
         arrays = policy.as_arrays(params)
         self.fingerprint = _fingerprint(policy, arrays)
@@ -143,6 +145,15 @@ def as_playable(given: Any, trust: Trust | None = None) -> Playable:
     if not isinstance(bound, Policy) or not isinstance(learned, dict):
         raise InputError(f"a player needs a policy file, a learned or a bound policy, not {shown(given)}")
     return Playable(bound, learned, getattr(given, "about", None))
+
+
+def _names(problem: Any, dims: int) -> FeatureNames | None:
+    """What the features are called, if the problem that the policy was learned on says so."""
+    given = problem.get("features") if isinstance(problem, dict) else None
+    names = None if given is None or not dims else FeatureNames.read(given)
+    if names is not None and len(names.columns) != dims:
+        raise InputError(f"{len(names.columns)} features have names, but the policy takes {dims}")
+    return names
 
 
 def _learned_on_other_rewards(policy: Policy, about: dict[str, Any]) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 from gradband.core import files
 from gradband.core import progress as progress_bars
 from gradband.core.errors import InputError, shown, unknown
+from gradband.core.feature_names import FeatureNames
 from gradband.core.results import Result, TextTable
 from gradband.problems import fitting, revenue
 from gradband.problems import past_experiments as past
@@ -82,7 +83,13 @@ class FittedProblem(Result):
             afterwards=self.test.afterwards,
             guardrails=self.test.guardrails,
             delay=self.test.delay,
+            features=self.names,
         )
+
+    @property
+    def names(self) -> FeatureNames | None:
+        """What features are called, if there are any."""
+        return FeatureNames(self.columns, getattr(self.experiments, "bases", ())) if self.columns else None
 
     @property
     def priors(self) -> FittedPriors:
@@ -155,6 +162,7 @@ class FittedProblem(Result):
             **({"pulls_per_round": test.pulls_per_round} if test.pulls_per_round > 1 else {}),
             **({"afterwards": test.afterwards} if test.afterwards else {}),
             **test.special(),
+            **({"features": self.names.describe()} if self.names else {}),
             "prior": self.chosen.prior.describe(),
             **({"rewards": self.chosen.prior.rewards.describe()} if self.unit or self.columns else {}),
             "fit": {

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradband.core.errors import InputError, number, number_of_arms
+from gradband.core.errors import InputError, number_of_arms
 from gradband.problems import context_fit
 from gradband.problems.context_rows import ContextRows, names_of, read
 from gradband.problems.fitted import Design, FittedProblem, warnings
@@ -38,21 +38,9 @@ class FittedContexts(FittedProblem):
         Args:
             given: Values by the names of the fitted columns, such as {"age": 31, "device": "web"}.
         """
-        known = dict.fromkeys(self.columns[1:], 0.0)
-        bases = self.experiments.bases if isinstance(self.experiments, ContextRows) else ()
-        names = {name.partition("=")[0] for name in (*known, *bases)}
-        if {*given} != names:
-            wanted, had = (", ".join(sorted(each)) for each in (names, given))
-            raise InputError(f"features need values of {wanted}, not of {had}")
-        for name, value in given.items():
-            if name in known:
-                known[name] = number(name, value)
-            elif f"{name}={value}" in known:
-                known[f"{name}={value}"] = 1.0
-            elif f"{name}={value}" not in bases:
-                values = [each for each in (*bases, *known) if each.startswith(f"{name}=")]
-                raise InputError(f"no experiment has {name}={value}: it is one of {', '.join(values)}")
-        return [1.0, *known.values()]
+        names = self.names
+        assert names is not None
+        return names.encode(given)
 
     def plot(self, ax: "Axes | None" = None, what: str = "gaps") -> "Axes":
         """There is no picture of a fit with features."""

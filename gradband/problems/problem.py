@@ -7,6 +7,7 @@ from jax import Array
 
 from gradband.core import prng
 from gradband.core.errors import InputError, shown, unknown, whole
+from gradband.core.feature_names import FeatureNames
 from gradband.core.pytrees import pytree
 from gradband.problems import priors, rewards
 from gradband.problems.delay import Delay, read_delay
@@ -17,7 +18,7 @@ from gradband.problems.priors.base import set_fields
 NOISES = ("shared", "independent")
 
 
-@pytree("prior", dropped=("name",))
+@pytree("prior", dropped=("name", "features"))
 @dataclasses.dataclass(frozen=True, eq=False)
 class Problem:
     """Instances from `prior`, each played for `horizon` rounds.
@@ -41,6 +42,9 @@ class Problem:
     With `guardrails` (a `Guardrails`, or a dictionary as in a problem file) the probabilities of every
     round stay within them, as those of a player with the same settings.
 
+    With `features` (`FeatureNames`, or a dictionary as in a problem file) it is known what the features of
+    contexts are called: policy files have these names, and players take values by them.
+
     With a `delay` (a `Delay`, or a dictionary such as {"kind": "geometric", "mean": 500}) rewards count
     when arms are pulled, but the policy observes them later.
 
@@ -56,6 +60,7 @@ class Problem:
     afterwards: int = 0
     guardrails: Guardrails | None = None
     delay: Delay | None = None
+    features: FeatureNames | None = None
 
     def __post_init__(self) -> None:
         set_fields(self, horizon=whole("horizon", self.horizon))
@@ -84,6 +89,7 @@ class Problem:
                     "a delay does not work with contexts, which would be kept until rewards come: use "
                     "pulls_per_round, whose rewards are known when their round ends"
                 )
+        set_fields(self, features=_names(self.features, self.prior.dims))
         if self.horizon % self.pulls_per_round:
             raise InputError(
                 f"the horizon counts pulls, but {self.horizon} is not a multiple of "
@@ -164,4 +170,15 @@ class Problem:
             **({"afterwards": self.afterwards} if self.afterwards else {}),
             **({"guardrails": self.guardrails.describe()} if self.guardrails is not None else {}),
             **({"delay": self.delay.describe()} if self.delay is not None else {}),
+            **({"features": self.features.describe()} if self.features is not None else {}),
         }
+
+
+def _names(given: Any, dims: int) -> FeatureNames | None:
+    """What the features of contexts are called, or an error if there are others."""
+    if given is None:
+        return None
+    found = FeatureNames.read(given)
+    if len(found.columns) != dims:
+        raise InputError(f"{len(found.columns)} features have names, but contexts have {dims}")
+    return found

@@ -14,7 +14,7 @@ from gradband.problems.priors import KINDS, Prior
 from gradband.problems.problem import Problem
 
 LARGEST_FILE = 1 << 24  # bytes of a problem file
-OPTIONAL = ("pulls_per_round", "afterwards", "guardrails", "delay")
+OPTIONAL = ("pulls_per_round", "afterwards", "guardrails", "delay", "features")
 OLD_KEYS = {"batch": "pulls_per_round"}
 
 

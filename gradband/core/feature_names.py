@@ -1,0 +1,64 @@
+"""What features are called, and how values by these names become numbers in their order."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Self
+
+from gradband.core.errors import InputError, number, shown
+
+MOST = 10_000
+
+
+@dataclasses.dataclass(frozen=True)
+class FeatureNames:
+    """Names of features in their order, the first of which is always 1.
+
+    A name as `device=web` is that of a 1 if the value of `device` is `web`, and a 0 if not.
+
+    >>> names = FeatureNames(("intercept", "age", "device=web"), ("device=app",))
+    >>> names.encode({"age": 3, "device": "web"})
+    [1.0, 3.0, 1.0]
+    """
+
+    columns: tuple[str, ...]
+    bases: tuple[str, ...] = ()
+    """values of text that have no feature of their own, such as device=app"""
+
+    @classmethod
+    def read(cls, given: Any) -> Self:
+        """From what `describe` returns, such as a table of a problem file."""
+        if isinstance(given, cls):
+            return given
+        found = given if isinstance(given, dict) and "columns" in given else {}
+        lists = [found.get(name, []) for name in ("columns", "bases")]
+        fine = all(isinstance(each, list | tuple) and len(each) <= MOST for each in lists) and lists[0]
+        if not fine or not all(isinstance(name, str) and name for each in lists for name in each):
+            raise InputError(f"features must be lists of names, columns and bases, not {shown(given)}")
+        if len({name for each in lists for name in each}) < sum(map(len, lists)):
+            raise InputError("features must have different names")
+        return cls(*map(tuple, lists))
+
+    def describe(self) -> dict[str, list[str]]:
+        """Ready for JSON or TOML."""
+        return {"columns": list(self.columns), "bases": list(self.bases)}
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Of the values that `encode` takes."""
+        return frozenset(name.partition("=")[0] for name in (*self.columns[1:], *self.bases))
+
+    def encode(self, given: Mapping[str, Any]) -> list[float]:
+        """The features in their order, from values by the names of the columns."""
+        known = dict.fromkeys(self.columns[1:], 0.0)
+        if {*given} != self.names:
+            wanted, had = (", ".join(sorted(map(str, each))) for each in (self.names, given))
+            raise InputError(f"features need values of {wanted}, not of {had}")
+        for name, value in given.items():
+            if name in known:
+                known[name] = number(name, value)
+            elif f"{name}={value}" in known:
+                known[f"{name}={value}"] = 1.0
+            elif f"{name}={value}" not in self.bases:
+                values = [each for each in (*self.bases, *known) if each.startswith(f"{name}=")]
+                raise InputError(f"no experiment has {name}={value}: it is one of {', '.join(values)}")
+        return [1.0, *known.values()]
