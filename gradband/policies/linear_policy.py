@@ -46,7 +46,7 @@ class LinearPolicy(Seeing):
         # With one θ for all arms, arms can be added and retired: the belief is not about single arms.
         fill(self, "flexible", self.model == "linear")
         fill(self, "takes_visitor", self.model == "by-arm")
-        if self.exclusive:
+        if self.exclusive and self.model == "by-arm":
             fill(self, "takes_arms", False)
         if self.link == "logistic" or self.exclusive:
             fill(self, "unit", True)
