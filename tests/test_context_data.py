@@ -1,6 +1,7 @@
 """Rows of features with labels as problems, from every kind of table."""
 
 import functools
+import json
 
 import duckdb
 import jax
@@ -14,6 +15,7 @@ from conftest import assert_z
 import gradband as gb
 from gradband.core import prng
 from gradband.core.errors import InputError
+from gradband.play.playable import Playable
 from gradband.problems import classification
 from gradband.problems.priors import Classification
 
@@ -168,17 +170,22 @@ def test_rows_for_tests_are_never_trained_on():
 def test_new_values_become_features_as_those_of_the_rows_did():
     given, rng = columns(), np.random.default_rng(0)
     for intercept in (True, False):
-        prior = classification(given, "kind", intercept=intercept).prior
-        shown = {tuple(row) for each in (prior, prior.fresh()) for row in each.table}
-        for row in rng.integers(60, size=5):
-            found = prior.features_of({name: given[name][row] for name in ("size", "age")})
+        problem = classification(given, "kind", intercept=intercept)
+        shown = {tuple(row) for each in (problem.prior, problem.prior.fresh()) for row in each.table}
+        policy = gb.policies.CoSoftElim(dims=problem.prior.dims).bind(problem.arms, problem.horizon)
+        about = {"problem": json.loads(json.dumps(problem.describe()))}
+        player = gb.Player(Playable(policy, {"a": np.array(1.0)}, about), seed=0)
+        for i, row in enumerate(rng.integers(60, size=5)):
+            values = {name: given[name][row] for name in ("size", "age")}
+            found = problem.features.encode(values)
             assert tuple(np.float32(found)) in shown
-    unnamed = Classification(np.eye(4), [0, 1, 0, 1], held_out=0)
-    assert unnamed.features_of(dict.fromkeys("0123", 0.25)) == [1, 0, 0, 0, 0]
+            player.update(player.select(f"{i}", context=values).id, i % 2)
+            np.testing.assert_array_equal(player.probabilities(values), player.probabilities(found))
+    assert gb.Problem(Classification(np.eye(4), [0, 1, 0, 1], held_out=0), 9).features is None
     with pytest.raises(InputError, match="features need values of age, size, not of age"):
-        prior.features_of({"age": 40})
+        player.select(context={"age": 40})
     with pytest.raises(InputError, match="age must be a finite number"):
-        prior.features_of({"age": "old", "size": 1})
+        player.select(context={"age": "old", "size": 1})
 
 
 def test_policies_play_and_learn_it():

@@ -696,7 +696,15 @@ def test_a_policy_file_knows_what_features_are_called(by_arm, tmp_path):
             player.select(context=given)
 
 
-@pytest.mark.parametrize("wrong", [{"columns": []}, {"columns": ["a", "a"]}, {"columns": ["a"]}, 3])
+WRONG_UNITS = [
+    {"columns": ["intercept", "a"]} | units
+    for units in ({"centre": [1]}, {"centre": [1], "spread": [0]}, {"spread": [1, 1]}, {"centre": ["x"]})
+]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"columns": []}, {"columns": ["a", "a"]}, {"columns": ["a"]}, 3, *WRONG_UNITS]
+)
 def test_wrong_names_of_features_are_refused(wrong):
     with pytest.raises(gb.InputError, match="features"):
         gb.Problem(gb.priors.Linear(3, 2), 10, features=wrong)

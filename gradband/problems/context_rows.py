@@ -9,6 +9,7 @@ import numpy as np
 
 from gradband.core import tensor_file
 from gradband.core.errors import InputError, shown
+from gradband.core.feature_names import INTERCEPT
 from gradband.problems import frames, past_experiments
 from gradband.problems.past_experiments import Columns, Experiments
 
@@ -16,7 +17,6 @@ MOST_FEATURES = 20
 MOST_VALUES = 20  # of a column of text
 MOST_ROWS = 200  # of an experiment
 FEWEST = 4  # experiments
-INTERCEPT = "intercept"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -89,7 +89,8 @@ class Problem:
                     "a delay does not work with contexts, which would be kept until rewards come: use "
                     "pulls_per_round, whose rewards are known when their round ends"
                 )
-        set_fields(self, features=_names(self.features, self.prior.dims))
+        names = self.prior.feature_names if self.features is None else self.features
+        set_fields(self, features=_names(names, self.prior.dims))
         if self.horizon % self.pulls_per_round:
             raise InputError(
                 f"the horizon counts pulls, but {self.horizon} is not a multiple of "

@@ -10,6 +10,7 @@ import numpy as np
 from jax import Array
 
 from gradband.core.errors import LARGEST, InputError, number, positive, shown
+from gradband.core.feature_names import FeatureNames
 from gradband.problems import rewards as laws
 
 Instance = Any
@@ -66,6 +67,11 @@ class Prior:
     def shares_context(self) -> bool:
         """Whether a round's context is one vector [d] for all arms, and not one per arm [K, d]."""
         return False
+
+    @property
+    def feature_names(self) -> FeatureNames | None:
+        """What features are called, if that is known."""
+        return None
 
     @property
     def in_groups(self) -> bool:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -12,7 +12,8 @@ from jax import Array
 
 from gradband.core import prng
 from gradband.core.arrays import one_hot, pick
-from gradband.core.errors import InputError, number, shown
+from gradband.core.errors import InputError, shown
+from gradband.core.feature_names import INTERCEPT, FeatureNames
 from gradband.core.pytrees import pytree
 from gradband.problems import rewards as laws
 from gradband.problems.labelled_rows import LabelledRows, read_file
@@ -82,26 +83,18 @@ class Classification(Prior):
             name = self.columns[flat[0]] if len(self.columns) else f"number {flat[0]}"
             raise InputError(f"the feature {shown(name)} is the same in all training rows: leave it out")
         rows = order[count:] if self.testing and self.held_out else order[:count]
-        table = self._standardised(features[rows]).astype(np.float32)
-        set_fields(self, table=table, targets=labels[rows].astype(np.int32))
+        table = (features[rows] - self.centre) / self.spread
+        if self.intercept:
+            table = np.concatenate([np.ones((len(table), 1)), table], axis=1)
+        set_fields(self, table=table.astype(np.float32), targets=labels[rows].astype(np.int32))
         set_fields(self, arms=len(classes), dims=table.shape[1])
 
-    def _standardised(self, features: np.ndarray) -> np.ndarray:
-        """Features with mean 0 and variance 1 on the training rows, after the intercept."""
-        table = (features - self.centre) / self.spread
-        return np.concatenate([np.ones((len(table), 1)), table], axis=1) if self.intercept else table
-
-    def features_of(self, given: Mapping[str, Any]) -> list[float]:
-        """A row's features as a player takes them: in order, in units of the training rows.
-
-        Args:
-            given: Values by the names of the columns, such as {"age": 31, "visits": 4}.
-        """
-        names = [str(name) for name in self.columns or range(len(self.centre))]
-        if {*given} != {*names}:
-            raise InputError(f"features need values of {', '.join(names)}, not of {', '.join(given)}")
-        row = np.array([[number(name, given[name]) for name in names]])
-        return self._standardised(row)[0].tolist()
+    @property
+    def feature_names(self) -> FeatureNames | None:
+        """What features are called, and their units; a table without names has none."""
+        names = (*(INTERCEPT,) * self.intercept, *self.columns)
+        units = tuple(self.centre.tolist()), tuple(self.spread.tolist())
+        return FeatureNames(names, (), *units) if self.columns else None
 
     @classmethod
     def of(cls, rows: LabelledRows, **more: Any) -> Self:
