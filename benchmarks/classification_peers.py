@@ -139,6 +139,7 @@ def main():
     parser.add_argument("source", type=pathlib.Path)
     parser.add_argument("out", type=pathlib.Path, nargs="?")
     parser.add_argument("--policies", nargs="+", choices=PLAYERS, default=list(PLAYERS))
+    parser.add_argument("--more", default="", help="the end of policies' names")
     given = parser.parse_args()
     if given.what == "data":
         write_data(given.source)
@@ -158,10 +159,11 @@ def play_all(given):
     for i in range(len(sets[0][1])):
         for arms, right, features, name in sets:
             for policy in given.policies:
-                if (policy, name, i) in done:
+                label = policy + given.more
+                if (label, name, i) in done:
                     continue
                 reward, seconds = play(*PLAYERS[policy], int(arms), features[i], right[i], i)
-                entry = {"policy": policy, "set": name, "instance": i, "reward": reward}
+                entry = {"policy": label, "set": name, "instance": i, "reward": reward}
                 with given.out.open("a") as file:
                     file.write(json.dumps(entry | {"seconds": seconds}) + "\n")
 

@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from every_policy import ALL, ARMS, CONTEXTUAL, DIMS, features, learned
+from every_policy import ALL, CONTEXTUAL, DIMS, features, learned
 
 import gradband as gb
 from gradband.cli.main import main
@@ -120,7 +120,7 @@ def test_a_model_takes_a_visitors_features():
     rng, x, arm, reward = np.random.default_rng(0), np.zeros(DIMS, np.float32), -1, 0.0
     for t in range(30):
         visitor = features(t, arms=1)[0]
-        p = session.step(arm, reward, x=x, features=np.tile(visitor, (ARMS, 1)))
+        p = session.step(arm, reward, x=x, features=visitor)
         np.testing.assert_allclose(p, player.probabilities(visitor), rtol=0, atol=1e-4)
         arm = player.select(context=visitor)
         x, reward = visitor, float(rng.random() < 0.3 + 0.1 * arm)

@@ -331,7 +331,7 @@ def test_a_belief_that_cannot_be_corrected_keeps_its_default_and_takes_rewards_o
     now = [1000.0]
     player = Player(playable, seed=1, wait=60, clock=lambda: now[0])
     x = next(contexts())
-    arm = player.select(context=x[0] if playable.of_visitor else x)
+    arm = player.select(context=x if playable.policy.takes_arms else x[0])
     with pytest.raises(gb.InputError, match=r"in \[0, 1\]"):
         player.update(arm, 2.0)
     now[0] += 100
