@@ -236,22 +236,26 @@ class Linear(Counting):
         return jax.nn.log_softmax(scores + params["bias"])
 
 
-@pytest.mark.parametrize("features", [pytest.param(3, marks=pytest.mark.slow), 40])
-def test_a_policy_of_ones_own_in_either_mode(features):
-    """With few parameters forward mode, with many reverse: both agree with enumeration."""
+@pytest.mark.parametrize(
+    ("features", "traced"), [pytest.param(3, 512, marks=pytest.mark.slow), (40, 512), (40, 0)]
+)
+def test_a_policy_of_ones_own_in_any_mode(features, traced, monkeypatch):
+    """Forward, summed along rollouts, and reverse with many parameters: all agree with enumeration."""
+    monkeypatch.setattr("gradband.gradient.estimator.TRACED", traced)
     policy = Linear(features=features)
     params = policy.bind(2, 5).init(jax.random.key(4))
     exact = by_enumeration(policy, SMALL, params)
     flat = np.concatenate([np.ravel(exact.gradient[name]) for name in sorted(exact.gradient)])
     found = estimate(policy, SMALL, params, instances=MANY, seed=3)
-    assert (found.per_instance is not None) == (features == 3)
+    assert (found.per_instance is not None) == (features == 3 or traced > 0)
     assert_z(found.mean, found.se, flat)
 
 
 def test_reverse_mode_is_forward_mode(monkeypatch):
     problem = problems.named("two-point", horizon=30)
     forward = estimate(SoftElim(), problem, instances=5000)
-    monkeypatch.setattr("gradband.gradient.estimator.FEW", 0)
+    for limit in ("FORWARD", "TRACED"):
+        monkeypatch.setattr(f"gradband.gradient.estimator.{limit}", 0)
     reverse = estimate(SoftElim(), problem, instances=5000)
     np.testing.assert_allclose(reverse.mean, forward.mean, rtol=1e-4)
     np.testing.assert_allclose(reverse.regrets, forward.regrets, rtol=1e-6)

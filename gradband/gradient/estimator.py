@@ -1,7 +1,8 @@
 """The reward gradient and its standard error (Theorem 2, eq. 3).
 
 Few parameters are differentiated in forward mode, which stores nothing but what a critic needs and gives
-each instance its own gradient; many in reverse mode.
+each instance its own gradient. Some hundred parameters on which states do not depend have their scores
+summed along the rollouts; all others are differentiated in reverse mode.
 """
 
 import dataclasses
@@ -49,7 +50,7 @@ class Estimate(Result):
     spread: np.ndarray
     """the standard deviation of a single instance's estimate, ĝ with m = 1 [P]"""
     per_instance: np.ndarray | None
-    """gradients [P, m] of the instances, in forward mode"""
+    """gradients [P, m] of the instances, unless in reverse mode"""
     regrets: np.ndarray
     """regrets [m] of the instances, averaged over rollouts"""
     moments: np.ndarray | None = None

@@ -252,11 +252,11 @@ USUAL = {
     "belief-index": dataclasses.replace(INDEX, estimator=Estimator("leave-one-out", returns="expected")),
     "pretrained-linear": dataclasses.replace(
         GRADBAND,
-        iterations=150,
+        iterations=120,
         instances=4096,
         most=8_200_000,
         estimator=Estimator("leave-one-out", returns="expected"),
-        optimizer=partial(falling_adam, rate=0.01),
+        optimizer=partial(falling_adam, rate=0.015),
         survey=False,
         reach=0.04,
         refine=False,
