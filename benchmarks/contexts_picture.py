@@ -78,7 +78,8 @@ def regret_on(policy: str, name: str) -> dict[str, Any]:
     import contextual
 
     instances = V_IDS if policy == "lin-v-ids" else INSTANCES
-    found = [contextual.study(policy, name, seed, instances)["regret"] for seed in range(SEEDS)]
+    text = policy + contextual.AS_IT_COMES if policy == OURS else policy
+    found = [contextual.study(text, name, seed, instances)["regret"] for seed in range(SEEDS)]
     return {"regret": rounded(np.mean(found)), "se": rounded(np.std(found, ddof=1) / math.sqrt(SEEDS))}
 
 
