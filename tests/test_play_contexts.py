@@ -409,7 +409,7 @@ def test_another_policy_takes_over_the_same_beliefs(tmp_path):
     with Player(old, seed=1, journal=path) as player:
         played(player)
         before = player.memory.state
-        for other in (linear(sd=0.6), linear(dims=2), by_arm(), linear(link="logistic")):
+        for other in (linear(sd=0.6), linear(dims=2), by_arm(), linear(link="logistic"), linear(hinges=2)):
             with pytest.raises(gb.InputError, match="cannot be swapped"):
                 player.swap(other, "no reason")
         softelim = Playable(SoftElim().bind(ARMS, 100), {"theta": np.array(1.0)})
