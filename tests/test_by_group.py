@@ -93,7 +93,10 @@ def test_it_takes_the_prior_of_a_group():
         parse_policy("by-group:policy=tss")
 
 
-@pytest.mark.parametrize("wrong", ["gittins", "exp3", "lin-ts", "lstm", "by-group", 3])
+NESTED = "by-group:policy=" * 2000
+
+
+@pytest.mark.parametrize("wrong", ["gittins", "exp3", "lin-ts", "lstm", "by-group", NESTED, 3])
 def test_only_policies_of_counts_play_in_groups(wrong):
     with pytest.raises(InputError, match="must be one of counts, such as pretrained"):
         ByGroup(policy=wrong)

@@ -181,6 +181,7 @@ def test_new_values_become_features_as_those_of_the_rows_did():
             assert tuple(np.float32(found)) in shown
             player.update(player.select(f"{i}", context=values).id, i % 2)
             np.testing.assert_array_equal(player.probabilities(values), player.probabilities(found))
+    assert jax.device_put(problem).replace(horizon=9).features is None  # compiled code has no names
     assert gb.Problem(Classification(np.eye(4), [0, 1, 0, 1], held_out=0), 9).features is None
     with pytest.raises(InputError, match="features need values of age, size, not of age"):
         player.select(context={"age": 40})

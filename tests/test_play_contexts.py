@@ -409,7 +409,7 @@ def test_another_policy_takes_over_the_same_beliefs(tmp_path):
     with Player(old, seed=1, journal=path) as player:
         played(player)
         before = player.memory.state
-        for other in (linear(sd=0.6), linear(dims=2), by_arm(), linear(link="logistic")):
+        for other in (linear(sd=0.6), linear(dims=2), by_arm(), linear(link="logistic"), linear(hinges=2)):
             with pytest.raises(gb.InputError, match="cannot be swapped"):
                 player.swap(other, "no reason")
         softelim = Playable(SoftElim().bind(ARMS, 100), {"theta": np.array(1.0)})
@@ -690,7 +690,7 @@ def test_a_policy_file_knows_what_features_are_called(by_arm, tmp_path):
         listed = [fit.features(one), fit.features(other), [1, 0, 0]]
     np.testing.assert_array_equal(player.probabilities(named), player.probabilities(listed))
     assert player.select(context=named).label in player.labels
-    for wrong in ({"device": "tv", "age": 1}, {"age": 1}):
+    for wrong in ({"device": "tv", "age": 1}, {"age": 1}, {"aged": 1, "device": "web"}):
         given = wrong if by_arm else named | {"red": wrong}
         with pytest.raises(gb.InputError, match="no experiment has device=tv|need values of age, device"):
             player.select(context=given)
@@ -700,10 +700,11 @@ WRONG_UNITS = [
     {"columns": ["intercept", "a"]} | units
     for units in ({"centre": [1]}, {"centre": [1], "spread": [0]}, {"spread": [1, 1]}, {"centre": ["x"]})
 ]
+MISSPELT = {"columns": ["a", "b"], "center": [1, 2]}
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"columns": []}, {"columns": ["a", "a"]}, {"columns": ["a"]}, 3, *WRONG_UNITS]
+    "wrong", [{"columns": []}, {"columns": ["a", "a"]}, {"columns": ["a"]}, 3, MISSPELT, *WRONG_UNITS]
 )
 def test_wrong_names_of_features_are_refused(wrong):
     with pytest.raises(gb.InputError, match="features"):

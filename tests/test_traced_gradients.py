@@ -59,10 +59,27 @@ class Doubting(IndexNetwork):
         return super().update(params, state, arm, reward * params["doubt"])
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Telling(BeliefIndex):
+    """What a reward tells of other arms depends on a parameter."""
+
+    name: ClassVar[str] = "telling"
+    listed: ClassVar[bool] = False
+    hidden: int = 1
+
+    def told_of_others(self, params: Params) -> Array:
+        return params["told"]
+
+
 def test_states_that_depend_on_parameters_take_reverse_mode():
-    problem = jax.device_put(PLAIN)
-    for policy, traced in ((IndexNetwork(hidden=2), True), (Doubting(), False)):
-        bound, params = bound_and_drawn(policy, PLAIN)
+    on_counts, on_beliefs = (jax.device_put(problem) for problem in (PLAIN, LINEAR))
+    for policy, problem, traced in (
+        (IndexNetwork(hidden=2), on_counts, True),
+        (Doubting(), on_counts, False),
+        (BeliefIndex(hidden=1), on_beliefs, True),
+        (Telling(), on_beliefs, False),
+    ):
+        bound, params = bound_and_drawn(policy, problem)
         for controls, expected in ((Controls(), traced), (Controls(entropy=0.1), False)):
             given = bound, problem, params, prng.root(0), 1, 64, Estimator("self"), controls
             assert gradient_job(*given).settings[0].traced == expected

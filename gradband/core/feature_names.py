@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Self
 
-from gradband.core.errors import InputError, number, shown
+from gradband.core.errors import InputError, number, shown, unknown
 
 MOST = 10_000
 INTERCEPT = "intercept"
@@ -36,6 +36,9 @@ class FeatureNames:
         if isinstance(given, cls):
             return given
         found = given if isinstance(given, dict) and "columns" in given else {}
+        entries = [field.name for field in dataclasses.fields(cls)]
+        if other := [entry for entry in found if entry not in entries]:
+            raise unknown("entry of features", other[0], entries)
         lists = [found.get(name, []) for name in ("columns", "bases")]
         fine = all(isinstance(each, list | tuple) and len(each) <= MOST for each in lists) and lists[0]
         if not fine or not all(isinstance(name, str) and name for each in lists for name in each):
@@ -69,7 +72,7 @@ class FeatureNames:
         known = dict.fromkeys(self.varying, 0.0)
         if {*given} != self.names:
             wanted, had = (", ".join(sorted(map(str, each))) for each in (self.names, given))
-            raise InputError(f"features need values of {wanted}, not of {had}")
+            raise InputError(f"features need values of {wanted}, not of {had[:200]}")
         for name, value in given.items():
             if name in known:
                 known[name] = number(name, value)

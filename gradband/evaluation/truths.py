@@ -97,7 +97,7 @@ def _with_contexts(
     best = context_draws.likeliest([problem.prior, *others], held_out)
     checks = context_check.check(best, held_out, problem.arms, seed=seed)
     found = {HELD_OUT: Truth(*source.given_results(best, instances), checks)}
-    few = max(2, instances // 5)
+    few = max(4, instances // 5)  # two draws, each twice, have a spread
     checks = context_check.check(problem.prior, held_out, problem.arms, given=False, seed=seed)
     drawn = source.of_prior(problem.prior, few)
     found[AS_FITTED] = Truth(drawn.first(-(-few // 2)).twice(), check=checks, twins=True)

@@ -287,8 +287,11 @@ def gradient_job(
 
 def _can_be_traced(policy: Policy, problem: Problem, how: Estimator, controls: Controls) -> bool:
     """Whether the gradient is Σ_s a_s ∇z_s with scores that each round has by itself."""
-    kind, own = type(policy), ("begin", "see", "update", "folded")
-    still = any(all(getattr(kind, n) is getattr(base, n) for n in own) for base in (Counting, LinearPolicy))
+    kind, own = type(policy), ("begin", "see", "update", "told_of_others", "folded")
+    still = any(
+        all(getattr(kind, n, None) is getattr(base, n, None) for n in own)
+        for base in (Counting, LinearPolicy)
+    )
     plain = how.returns != "priced" and how.aim.share is None and policy.latents == 1
     alone = problem.pulls_at_once == 1 and problem.delay is None and problem.guardrails is None
     return still and plain and alone and controls.critic is None and controls.entropy is None

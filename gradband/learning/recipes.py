@@ -65,7 +65,8 @@ class Recipe:
     policy is given; None for never"""
     reach: float | None = None
     """by how much parameters are moved (decades, if positive) for gradients by differences of regrets, in
-    place of the estimator's; for few parameters, each of which takes two rollouts"""
+    place of the estimator's; for few parameters, each of which takes two rollouts. It is not used for the
+    tail of regret, nor with a temperature or with an estimator that is given beside the recipe."""
 
     def instances_for(self, problem: Problem) -> int:
         """m for a problem: `instances`, or a power of two of at least 64 that keeps m n K within `most`."""

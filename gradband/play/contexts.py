@@ -53,7 +53,8 @@ def _encoded(playable: "Playable", given: Mapping[Any, Any], arms: Arms) -> list
     names = playable.features
     if names is None:
         return _in_order(given, arms)
-    if names.names >= {*given} and cast(Any, playable.policy).takes_visitor:
+    for_arms = any(arms.number(each) is not None for each in given)
+    if cast(Any, playable.policy).takes_visitor and (names.names >= {*given} or not for_arms):
         return names.encode(given)
     found = _in_order(given, arms)
     return [names.encode(each) if isinstance(each, Mapping) else each for each in found]

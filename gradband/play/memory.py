@@ -22,7 +22,7 @@ from gradband.policies.by_group import ByGroup
 from gradband.policies.guardrails import guard
 from gradband.policies.text import as_text
 
-BELIEFS = ("dims", "model", "link", "mean", "within", "sd")
+BELIEFS = ("dims", "model", "link", "mean", "within", "sd", "hinges", "bend", "exclusive")
 """settings that determine the beliefs of a policy with contexts"""
 
 

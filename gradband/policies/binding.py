@@ -39,8 +39,9 @@ def _with_contexts(policy: Seeing, problem: Problem) -> Seeing:
     if not prior.contextual:
         raise InputError(f"{policy.name} needs contexts, which this problem does not have")
     if prior.shares_context and not policy.takes_visitor:
+        hint = ": use model=by-arm" if isinstance(policy, LinearPolicy) else ""
         raise InputError(
-            f"{policy.name} needs features of every arm, but here they are the visitor's: use model=by-arm"
+            f"{policy.name} needs features of every arm, but here they are the visitor's{hint}"
         )
     if isinstance(policy, ByGroup) and not prior.in_groups:
         raise InputError(

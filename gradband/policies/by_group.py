@@ -62,7 +62,7 @@ class ByGroup(Seeing):
 
     def __post_init__(self) -> None:
         fill = object.__setattr__  # the dataclass is frozen
-        if isinstance(self.policy, str):
+        if isinstance(self.policy, str) and self.policy.partition(":")[0] != self.name:  # it could nest
             fill(self, "policy", from_text(self.policy))
         if not isinstance(self.core, Counting) or self.core.bounded:
             what = self.core.name if isinstance(self.core, Policy) else shown(self.core)

@@ -26,7 +26,7 @@ def with_hinges(features: Array, count: int) -> Array:
     return xp.concatenate([features, xp.maximum(heights, 0)], axis=-1)
 
 
-@functools.cache
+@functools.lru_cache(maxsize=16)  # of a service that plays many policies, one may be large
 def drawn(dims: int, count: int) -> tuple[np.ndarray, np.ndarray]:
     """w [M, d] and b [M], both times √(2 / M)."""
     draws, scale = np.random.RandomState(0), np.sqrt(2 / count)

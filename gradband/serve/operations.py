@@ -204,7 +204,7 @@ def show(turn: Turn, test: LiveTest | None, key: str) -> Answer:
         shares = test.player.weights()
     except InputError:  # the policy is for fewer rounds, or its shares depend on the context
         shares = None
-    arms = [arm | {"share": shares and shares.get(arm["label"], 0.0)} for arm in test.arms]
+    arms = [arm | {"share": None if shares is None else shares.get(arm["label"], 0.0)} for arm in test.arms]
     return describe(test) | {"arms": arms, "history": history, "context": describe_context(test)}
 
 

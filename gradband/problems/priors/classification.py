@@ -92,9 +92,10 @@ class Classification(Prior):
     @property
     def feature_names(self) -> FeatureNames | None:
         """What features are called, and their units; a table without names has none."""
+        if not self.columns:
+            return None
         names = (*(INTERCEPT,) * self.intercept, *self.columns)
-        units = tuple(self.centre.tolist()), tuple(self.spread.tolist())
-        return FeatureNames(names, (), *units) if self.columns else None
+        return FeatureNames(names, (), tuple(self.centre.tolist()), tuple(self.spread.tolist()))
 
     @classmethod
     def of(cls, rows: LabelledRows, **more: Any) -> Self:
