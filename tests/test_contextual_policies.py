@@ -338,6 +338,15 @@ def test_square_cb_starts_as_vowpal_wabbit():
         state = policy.update(params, seen, np.int64(rng.integers(3)), rng.normal())
 
 
+def test_a_policy_says_whose_features_it_takes():
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Silent(gb.policies.Seeing):
+        name: ClassVar[str] = "silent"
+
+    with pytest.raises(InputError, match="silent must set takes_arms or takes_visitor"):
+        binding.check(Silent(), ONE)
+
+
 def test_settings_are_checked():
     for policy, words in (
         (LinSoftElim(a=0.0), "a of lin-softelim"),

@@ -57,6 +57,7 @@ class ByGroup(Seeing):
     """
 
     name: ClassVar[str] = "by-group"
+    takes_visitor: ClassVar[bool] = True
     takes_prior: ClassVar[bool] = True
     policy: Policy | str = "pretrained"
 

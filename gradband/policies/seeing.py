@@ -16,19 +16,21 @@ MOST_NUMBERS = 10_000_000  # in the memory of a policy that is played
 class Seeing(Policy):
     """A policy whose decisions depend on features: of every arm [K, d], or of the visitor [d].
 
-    Subclasses define `see`, and say whose features they take. `update` may use only those of the pulled
-    arm, or of the visitor: a player keeps no others until the reward comes.
+    Subclasses define `see`, and set `takes_arms`, `takes_visitor` or both. `update` may use only those of
+    the pulled arm, or of the visitor: a player keeps no others until the reward comes.
     """
 
     takes_arms: ClassVar[bool] = False
     """Takes features of every arm [K, d]."""
-    takes_visitor: ClassVar[bool] = True
+    takes_visitor: ClassVar[bool] = False
     """Takes features of the visitor [d]."""
     dims: int = 0
     """d, set by the problem that it plays"""
 
     def check(self) -> None:
         super().check()
+        if not (self.takes_arms or self.takes_visitor):
+            raise InputError(f"{self.name} must set takes_arms or takes_visitor: whose features?")
         number_of_dims(f"dims of {self.name}", self.dims, least=0)
 
     def check_play(self) -> None:
