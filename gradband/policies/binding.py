@@ -38,7 +38,7 @@ def _with_contexts(policy: Seeing, problem: Problem) -> Seeing:
     prior = problem.prior
     if not prior.contextual:
         raise InputError(f"{policy.name} needs contexts, which this problem does not have")
-    if prior.shares_context and not policy.takes_visitor:
+    if prior.shares_context and policy.takes_arms and not policy.takes_visitor:
         hint = ": use model=by-arm" if isinstance(policy, LinearPolicy) else ""
         raise InputError(
             f"{policy.name} needs features of every arm, but here they are the visitor's{hint}"
@@ -53,6 +53,6 @@ def _with_contexts(policy: Seeing, problem: Problem) -> Seeing:
             f"exclusive of {policy.name} needs features of the visitor, but here each arm has its own: "
             "with a reward, only those of the pulled arm are known"
         )
-    if not (prior.shares_context or policy.takes_arms):
+    if not prior.shares_context and policy.takes_visitor and not policy.takes_arms:
         raise InputError(f"{policy.name} needs features of the visitor, but here every arm has its own")
     return dataclasses.replace(policy, dims=prior.dims)
