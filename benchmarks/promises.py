@@ -4,7 +4,7 @@
     python benchmarks/promises.py --kinds visitors --seeds 0 3
     python benchmarks/promises.py --summary             # what is there so far
 
-A seed takes ten seconds with features of arms, and more than four minutes with those of visitors. It
+A seed takes ten seconds with features of arms, and more than nine minutes with those of visitors. It
 has 300 simulated experiments, half of which are held out. `directed-softelim` is learned on the
 fit, and its gain promised by `gb.gain` on posterior draws of those held out, and on draws of the fitted
 prior ("as fitted"). It comes true on 20 000 tests of the prior that the experiments are from.
